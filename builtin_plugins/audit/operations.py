@@ -6,20 +6,14 @@ belongs to no session is for those from whom nothing is hidden.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from hookgate import OperationModel, TurnError, operation
-from hookgate.builtin_plugins.audit.sealing import parse_head
-from hookgate.builtin_plugins.audit.trail import Place
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from hookgate import Invocation
-    from hookgate.builtin_plugins.audit.sealing import Head, Sealer
-    from hookgate.builtin_plugins.audit.trail import Trail
+from hookgate import Invocation, OperationModel, TurnError, operation
+from hookgate.builtin_plugins.audit.sealing import Head, Sealer, parse_head
+from hookgate.builtin_plugins.audit.trail import Place, Trail
 
 
 class ListParams(OperationModel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
@@ -25,8 +26,6 @@ from hookgate.builtin_plugins.awareness.switch.control import milliseconds
 from hookgate.builtin_plugins.awareness.switch.report import figures, seen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hookgate.builtin_plugins.awareness.selection.explaining import Explainer
     from hookgate.builtin_plugins.awareness.service import Awareness
 

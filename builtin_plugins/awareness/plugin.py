@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from hookgate import (
     Block,
+    Capabilities,
     Card,
+    ContextBuilder,
     Event,
     Flags,
     HookgateError,
+    Host,
+    ModelRequest,
+    Operation,
+    Outcome,
     Rejected,
+    Selection,
+    Tool,
     ToolResult,
+    Turn,
     join_taints,
     operations_of,
 )
@@ -44,21 +54,6 @@ from hookgate.kit.acceptance.acceptances import acceptances_of
 from hookgate.kit.content.problems import ContentError
 from hookgate.kit.tooling import tool
 from hookgate.wire import canonical
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Sequence
-
-    from hookgate import (
-        Capabilities,
-        ContextBuilder,
-        Host,
-        ModelRequest,
-        Operation,
-        Outcome,
-        Selection,
-        Tool,
-        Turn,
-    )
 
 DESCRIPTION_CHARS = 200
 """So much of a description a model gets to see in the full list."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from hookgate import OperationModel, TurnError, operation, plain_text
+from hookgate import Invocation, OperationModel, TurnError, operation, plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hookgate import Invocation
     from hookgate.builtin_plugins.channels.book.deliveries import Delivery
     from hookgate.builtin_plugins.channels.serving import Service
 

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hookgate import EGRESS, STORE, Access, StartError, operations_of
+from hookgate import (
+    EGRESS,
+    STORE,
+    Access,
+    Channel,
+    Host,
+    Operation,
+    Routes,
+    StartError,
+    operations_of,
+)
 from hookgate.builtin_plugins.channels.hosting import Hosting
 from hookgate.builtin_plugins.channels.operations import ChannelOperations
 from hookgate.builtin_plugins.channels.settings import ChannelsSettings
@@ -15,11 +26,8 @@ from hookgate.hookspecs import hookimpl
 from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-
     from aiohttp import web
 
-    from hookgate import Channel, Host, Operation, Routes
     from hookgate.builtin_plugins.channels.serving import Service
     from hookgate.builtin_plugins.channels.webhooks.door import Door
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StringConstraints, model_validator
 
@@ -14,19 +14,19 @@ from hookgate import (
     Event,
     Flags,
     Image,
+    Invocation,
     OperationModel,
     Origin,
     Provenance,
     StopReason,
     Tool,
     ToolResultPart,
+    Turn,
+    TurnEnding,
     TurnRequest,
     operation,
 )
 from hookgate.clients import describe_error
-
-if TYPE_CHECKING:
-    from hookgate import Invocation, Turn, TurnEnding
 
 Name = Annotated[str, StringConstraints(max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
 

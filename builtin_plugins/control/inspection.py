@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import fnmatch
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from hookgate import FLAG_NAMES, POSITIONAL, Address, Invocation, OperationModel, operation
-
-if TYPE_CHECKING:
-    from hookgate import Host, Tool
+from hookgate import (
+    FLAG_NAMES,
+    POSITIONAL,
+    Address,
+    Host,
+    Invocation,
+    OperationModel,
+    Tool,
+    operation,
+)
 
 
 class FlagRow(OperationModel):

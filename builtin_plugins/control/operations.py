@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from hookgate import CONVERSATIONS, LANES, Event, Invocation, Operation, SessionKey, operation
+from hookgate import (
+    CONVERSATIONS,
+    LANES,
+    Event,
+    Host,
+    Invocation,
+    Message,
+    Operation,
+    SessionKey,
+    WireError,
+    operation,
+)
 from hookgate.builtin_plugins.control.schemas import (
     Cancelled,
     CancelParams,
@@ -30,12 +42,6 @@ from hookgate.builtin_plugins.control.schemas import (
     TokenRows,
 )
 from hookgate.clients import PROTOCOL, describe_operation, token_book, wire_error
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hookgate import Host, Message, WireError
-
 
 Key = Annotated[str, Field(max_length=2048)]
 """A session's key."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from hookgate import OperationModel, Origin, Provenance, operation
+from hookgate import Event, Invocation, OperationModel, Origin, Provenance, operation
 from hookgate.builtin_plugins.control.chat import AddressParams, Name
 from hookgate.wire import CONTENT_FORMS
-
-if TYPE_CHECKING:
-    from hookgate import Event, Invocation
 
 
 class ToolCallParams(AddressParams):

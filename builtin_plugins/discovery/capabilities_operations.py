@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from hookgate import HookgateError, Invocation, OperationModel, not_found, operation
+from hookgate import Capability, HookgateError, Invocation, OperationModel, not_found, operation
 from hookgate.catalogue import KIND_PATTERN, capability_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from hookgate import Capability
     from hookgate.builtin_plugins.discovery.sources.collecting import Inventory
 
 

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pydantic import Field, field_validator
 
-from hookgate import Invocation, OperationModel, TurnPlan, operation
-from hookgate.builtin_plugins.discovery.discovering import Filter
+from hookgate import Host, Invocation, OperationModel, Principal, TurnPlan, operation
+from hookgate.builtin_plugins.discovery.discovering import Discoverer, Filter
 from hookgate.builtin_plugins.discovery.learn.teaching import META_TOOL
 from hookgate.builtin_plugins.discovery.show.cutting import READ_TOOL
 from hookgate.catalogue import KIND_PATTERN, KINDS, is_chosen, matches
 from hookgate.settings import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from hookgate import Host, Principal
-    from hookgate.builtin_plugins.discovery.discovering import Discoverer
     from hookgate.builtin_plugins.discovery.learn.lessons import Lessons
     from hookgate.builtin_plugins.discovery.show.results import Discovery, Found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,12 +13,22 @@ from pydantic import Field
 from hookgate import (
     EMBEDDER,
     Block,
+    Capabilities,
+    Capability,
     CapabilityIndex,
+    ContextBuilder,
+    Embedder,
     Event,
     Flags,
     HookgateError,
+    Host,
+    Operation,
+    Outcome,
+    Principal,
     Selection,
+    Tool,
     ToolResult,
+    Turn,
     TurnKey,
     operations_of,
 )
@@ -36,28 +46,20 @@ from hookgate.builtin_plugins.discovery.show.assembler import render
 from hookgate.builtin_plugins.discovery.show.cutting import READ_TOOL
 from hookgate.builtin_plugins.discovery.show.reading import is_cut, read_on
 from hookgate.builtin_plugins.discovery.sources.collecting import Sources
-from hookgate.catalogue import KIND_PATTERN, capability_rows, capability_version, matches, may_use
+from hookgate.catalogue import (
+    KIND_PATTERN,
+    Snapshot,
+    capability_rows,
+    capability_version,
+    matches,
+    may_use,
+)
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tooling import tool
 from hookgate.wire import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from hookgate import (
-        Capabilities,
-        Capability,
-        ContextBuilder,
-        Embedder,
-        Host,
-        Operation,
-        Outcome,
-        Principal,
-        Tool,
-        Turn,
-    )
     from hookgate.builtin_plugins.discovery.show.results import Discovery, Found
-    from hookgate.catalogue import Snapshot
 
 DESCRIPTION_CHARS = 300
 """So much of a description a model gets to see in a list of results."""

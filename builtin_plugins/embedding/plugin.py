@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hookgate import EGRESS, EMBEDDER, EmbeddingError, Key, StartError, operations_of
+from hookgate import (
+    EGRESS,
+    EMBEDDER,
+    EmbeddingError,
+    Host,
+    Key,
+    Operation,
+    StartError,
+    operations_of,
+)
 from hookgate.builtin_plugins.embedding.operations import EmbeddingOperations
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder, Engine, NoEngine
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 from hookgate.builtin_plugins.embedding.shipped import ShippedVectors
-from hookgate.builtin_plugins.embedding.worker import ThreadEngine
+from hookgate.builtin_plugins.embedding.worker import LocalModel, ThreadEngine
 from hookgate.hookspecs import hookimpl
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from hookgate import Host, Operation
-    from hookgate.builtin_plugins.embedding.worker import LocalModel
 
 PART = "embedder"
 SHIPPED_PART = "embedder: vectors"

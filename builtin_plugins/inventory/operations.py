@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from hookgate import NotAllowedError, OperationModel, TurnError, operation
+from hookgate import Invocation, NotAllowedError, OperationModel, TurnError, operation
 from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE
 from hookgate.builtin_plugins.inventory.projection import SourceStatus
 from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Kind, Scope, Status
-from hookgate.builtin_plugins.inventory.service import Wanted
+from hookgate.builtin_plugins.inventory.service import Inventory, Wanted
 from hookgate.builtin_plugins.inventory.sources.source import CapabilityInstall
 from hookgate.builtin_plugins.inventory.tiers import Button, affordance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hookgate import Invocation
-    from hookgate.builtin_plugins.inventory.service import Inventory
     from hookgate.builtin_plugins.inventory.writing.writes import Writes
 
 ID_CHARS = 2048

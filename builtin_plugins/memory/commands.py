@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from hookgate import counted
 from hookgate.kit.commands import JsonOption, State, state_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 BATCH = 500
 """Rows of an import that are sent at once."""

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hookgate import BILLS, SIGNALS, STORE, StoreError, new_id, operations_of
+from hookgate import (
+    BILLS,
+    SIGNALS,
+    STORE,
+    Ending,
+    Host,
+    ModelRequest,
+    Operation,
+    Refusal,
+    StoreError,
+    Turn,
+    Usage,
+    new_id,
+    operations_of,
+)
 from hookgate.builtin_plugins.metering.budgets.engine import Budgets
 from hookgate.builtin_plugins.metering.calls import Call
 from hookgate.builtin_plugins.metering.gate import Gate
@@ -25,11 +40,6 @@ from hookgate.builtin_plugins.metering.settings import MeteringSettings
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tables import tables_of
 from hookgate.kit.tokens.bills import Bills
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-
-    from hookgate import Ending, Host, ModelRequest, Operation, Refusal, Turn, Usage
 
 PART = "metering.ledger"
 BUDGETS = "metering.budgets"

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import unquote
 
 from pydantic import Field
 
-from hookgate import POSITIONAL, OperationModel, operation
+from hookgate import POSITIONAL, Invocation, OperationModel, Principal, operation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hookgate import Invocation, Principal
     from hookgate.builtin_plugins.planning.keeping import Windows
 
 

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hookgate import OUTCOME_WINDOWS, STORE, Event, OutcomeEntry, TurnKey, operations_of
+from hookgate import (
+    OUTCOME_WINDOWS,
+    STORE,
+    ContextBuilder,
+    Event,
+    Host,
+    Operation,
+    Outcome,
+    OutcomeEntry,
+    Principal,
+    Turn,
+    TurnKey,
+    TurnPlan,
+    operations_of,
+)
 from hookgate.builtin_plugins.planning import flags
 from hookgate.builtin_plugins.planning.instruments import ALERT, INSTRUMENTS, OUTCOME
 from hookgate.builtin_plugins.planning.keeping import Windows
-from hookgate.builtin_plugins.planning.kpi import alert_of, scope_key
-from hookgate.builtin_plugins.planning.lifecycle import Lifecycle
+from hookgate.builtin_plugins.planning.kpi import Kpi, Window, alert_of, scope_key
+from hookgate.builtin_plugins.planning.lifecycle import Lifecycle, State
 from hookgate.builtin_plugins.planning.operations import OutcomeOperations, sees
 from hookgate.builtin_plugins.planning.planner import adapted, pinned, planned
 from hookgate.builtin_plugins.planning.settings import PlanningSettings
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tables import tables_of
 from hookgate.settings import redact_json
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-
-    from hookgate import ContextBuilder, Host, Operation, Outcome, Principal, Turn, TurnPlan
-    from hookgate.builtin_plugins.planning.kpi import Kpi, Window
-    from hookgate.builtin_plugins.planning.lifecycle import State
 
 PART = "planning.outcomes"
 META_TOOL = frozenset(("tool:discover_capabilities",))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
 from hookgate.kit.rendering import cell, plain_table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 
 def outcomes(found: Mapping[str, Any]) -> Iterator[str | Table | Text]:

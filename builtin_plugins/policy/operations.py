@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from hookgate import OperationModel, TurnError, operation
+from hookgate import Invocation, OperationModel, TurnError, operation
 from hookgate.builtin_plugins.policy.desk.approvals import Choice
 from hookgate.builtin_plugins.policy.desk.grants import GrantScope, GrantState
 from hookgate.builtin_plugins.policy.rules.profiles import PROFILES, cells
 from hookgate.builtin_plugins.policy.settings import ProfileName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hookgate import Invocation
     from hookgate.builtin_plugins.policy.desk.desk import Desk
     from hookgate.builtin_plugins.policy.desk.quarantine import Quarantine
 

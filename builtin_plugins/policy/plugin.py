@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from hookgate import AUDIT, HookgateError, StartError, TurnKey, Verdict, operations_of
+from hookgate import (
+    AUDIT,
+    Ask,
+    Capabilities,
+    Decision,
+    HookgateError,
+    Host,
+    Operation,
+    StartError,
+    ToolCall,
+    Turn,
+    TurnKey,
+    Verdict,
+    operations_of,
+)
 from hookgate.builtin_plugins.policy.desk.opening import opened
 from hookgate.builtin_plugins.policy.judge.engine import Engine, RuleOutcome
 from hookgate.builtin_plugins.policy.judge.facts import History, facts_of
@@ -26,9 +41,6 @@ from hookgate.kit.content.documents import Reading
 from hookgate.kit.content.problems import brief
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Sequence
-
-    from hookgate import Ask, Capabilities, Decision, Host, Operation, ToolCall, Turn
     from hookgate.builtin_plugins.policy.desk.desk import Desk
     from hookgate.builtin_plugins.policy.desk.quarantine import Quarantine
 

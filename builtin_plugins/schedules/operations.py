@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from hookgate import SWITCHES, OperationModel, not_found, operation
+from hookgate import SWITCHES, Host, Invocation, OperationModel, TurnError, not_found, operation
 from hookgate.builtin_plugins.schedules.running import tidy
-from hookgate.builtin_plugins.schedules.scheduler import SWITCH, paused_in
+from hookgate.builtin_plugins.schedules.scheduler import SWITCH, Scheduler, paused_in
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hookgate import Host, Invocation, TurnError
-    from hookgate.builtin_plugins.schedules.scheduler import Scheduler
     from hookgate.builtin_plugins.schedules.settings import JobSettings
 
 LOOKED_AT = 100

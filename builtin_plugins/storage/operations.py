@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hookgate import Invocation, OperationModel, operation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hookgate.builtin_plugins.storage.store import SqlStore
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ from hookgate import (
     QUESTIONS,
     STORE,
     SWITCHES,
+    Host,
+    Operation,
     StoreUnavailableError,
     operations_of,
 )
@@ -21,9 +24,6 @@ from hookgate.hookspecs import hookimpl
 from hookgate.sessions import FileSwitches
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from hookgate import Host, Operation
     from hookgate.builtin_plugins.storage.lanes import SqlLanes
     from hookgate.builtin_plugins.storage.questions import SqlQuestions
     from hookgate.builtin_plugins.storage.store import SqlStore

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from hookgate import HookgateError, Invocation, OperationModel, TurnError, operation
+from hookgate import HookgateError, Host, Invocation, OperationModel, TurnError, operation
 from hookgate.builtin_plugins.wasm.packages.detail import PluginDetail, detail_of, held_against
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from hookgate import Host
     from hookgate.builtin_plugins.wasm.packages.accepted import GuestAcceptance
     from hookgate.builtin_plugins.wasm.service import Plugin, WasmPlugins
 

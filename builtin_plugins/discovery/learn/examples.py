@@ -7,10 +7,26 @@ and ends no turn.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from hookgate import CONVERSATIONS, STORE, StoreError, operations_of
+from hookgate import (
+    CONVERSATIONS,
+    STORE,
+    Conversations,
+    Host,
+    Message,
+    Operation,
+    Outcome,
+    SessionKey,
+    Store,
+    StoreError,
+    Tool,
+    Turn,
+    operations_of,
+)
 from hookgate.builtin_plugins.discovery.learn.hearing import turns_since
 from hookgate.builtin_plugins.discovery.learn.operations import ExampleOperations
 from hookgate.builtin_plugins.discovery.learn.teaching import (
@@ -31,20 +47,6 @@ from hookgate.kit.tables import tables_of
 from hookgate.tasks import finish
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
-    from datetime import datetime
-
-    from hookgate import (
-        Conversations,
-        Host,
-        Message,
-        Operation,
-        Outcome,
-        SessionKey,
-        Store,
-        Tool,
-        Turn,
-    )
     from hookgate.builtin_plugins.discovery.learn.store import StoreExamples
 
 LearningScope: TypeAlias = Literal["principal", "agent", "gateway"]

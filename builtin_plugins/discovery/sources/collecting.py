@@ -10,14 +10,22 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hookgate import Capability, operations_of
+from hookgate import (
+    Capability,
+    CapabilityKind,
+    Host,
+    Operation,
+    PluginInfo,
+    Settings,
+    operations_of,
+)
 from hookgate.builtin_plugins.discovery.capabilities_operations import CapabilityOperations
 from hookgate.builtin_plugins.discovery.sources.availability import Availability
 from hookgate.builtin_plugins.discovery.sources.extensions import (
     installed_extensions,
     read_catalogue,
 )
-from hookgate.builtin_plugins.discovery.sources.folders import roots_of
+from hookgate.builtin_plugins.discovery.sources.folders import Root, roots_of
 from hookgate.builtin_plugins.discovery.sources.scanner import Scan, scan
 from hookgate.catalogue import described
 from hookgate.hookspecs import PROJECT
@@ -26,8 +34,6 @@ from hookgate.kit.content.problems import Problem
 from hookgate.kit.content.workspaces import SKILLS
 
 if TYPE_CHECKING:
-    from hookgate import CapabilityKind, Host, Operation, PluginInfo, Settings
-    from hookgate.builtin_plugins.discovery.sources.folders import Root
     from hookgate.builtin_plugins.discovery.sources.manifests import Declared
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,7 @@ from pydantic import Field
 
 from hookgate import (
     POSITIONAL,
+    Invocation,
     NotAllowedError,
     OperationModel,
     SessionKey,
@@ -17,7 +19,7 @@ from hookgate import (
     key_text,
     operation,
 )
-from hookgate.builtin_plugins.metering.limits.rules import PICO, counter_key, until, window_id
+from hookgate.builtin_plugins.metering.limits.rules import PICO, Rule, counter_key, until, window_id
 from hookgate.builtin_plugins.metering.settings import (
     MOST_USD,
     NAME,
@@ -29,13 +31,8 @@ from hookgate.builtin_plugins.metering.settings import (
 from hookgate.builtin_plugins.metering.words import amount_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-
-    from hookgate import Invocation
     from hookgate.builtin_plugins.metering.budgets.engine import Budgets
     from hookgate.builtin_plugins.metering.budgets.values import Standing
-    from hookgate.builtin_plugins.metering.limits.rules import Rule
     from hookgate.builtin_plugins.metering.limits.ruling import Ruling, Set
 
 

@@ -6,20 +6,15 @@ Whoever is bound to some addresses sees the calls of their sessions and no other
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field, field_validator
 
-from hookgate import OperationModel, operation
-from hookgate.builtin_plugins.metering.reports import DIMENSIONS
+from hookgate import Invocation, OperationModel, operation
+from hookgate.builtin_plugins.metering.reports import DIMENSIONS, Reports, Totals
 from hookgate.builtin_plugins.metering.words import dollars
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from hookgate import Invocation
-    from hookgate.builtin_plugins.metering.reports import Reports, Totals
 
 MOST_GROUPS = 10_000
 _MONTH = re.compile(r"[0-9]{4}-[0-9]{2}")

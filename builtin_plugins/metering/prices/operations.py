@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from hookgate import POSITIONAL, ModelRef, OperationModel, TurnError, operation
+from hookgate import POSITIONAL, Host, Invocation, ModelRef, OperationModel, TurnError, operation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from decimal import Decimal
-
-    from hookgate import Host, Invocation
     from hookgate.builtin_plugins.metering.prices.book import Prices
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import typer
 
 from hookgate.kit.commands import JsonOption, state_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def accept(

@@ -1,4 +1,4 @@
-"""Lengths of time: as people write them, ``90s``, ``10m``, ``2h``, ``7d``, and as servers ask for."""
+"""Lengths of time: as people write them (``90s``, ``10m``, ``2h``, ``7d``), and as servers ask."""
 
 from __future__ import annotations
 
