@@ -62,6 +62,29 @@ def short() -> bool:
     return os.environ.get("HOOKGATE_TEST_SHORT") == "1"
 
 
+FETCHED = {
+    "HF_HOME": ".cache/huggingface",
+    "PIP_CACHE_DIR": ".cache/pip",
+    "UV_CACHE_DIR": ".cache/uv",
+}
+"""Where libraries keep the large files that they have fetched once, in a home."""
+LED_BY = ("HOOKGATE_HOME", "HOOKGATE_CONFIG", "HOOKGATE_TOKEN")
+"""Variables that lead to what somebody has of hookgate."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def empty_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Have everybody look into an empty home: what stands in the real one decides no test."""
+    fetched = {name: str(Path.home() / folder) for name, folder in FETCHED.items()}
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [*LED_BY, *(name for name in os.environ if name.startswith("XDG_"))]:
+            patch.delenv(name, raising=False)
+        for name, folder in fetched.items():
+            patch.setenv(name, os.environ.get(name, folder))
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        yield
+
+
 @pytest.fixture(scope="session", autouse=True)
 def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Have what asks for a temporary folder by itself leave it where pytest tidies up."""

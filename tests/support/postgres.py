@@ -50,9 +50,12 @@ class Server:
             await connection.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    """A server that ends with the module; without one on machines that have no wheel of it."""
+    """The server of a process of tests; none on machines that have no wheel of it.
+
+    To make one takes seconds, and each test has a database of its own.
+    """
     # Not below pytest's folder: its owner alone may enter that, and the server is another user.
     with warnings.catch_warnings(), TemporaryDirectory(prefix="hookgate-", dir=OUTSIDE) as folder:
         warnings.simplefilter("ignore")
