@@ -6,8 +6,9 @@ import re
 
 import pytest
 from benchmarks._shapes import SHAPES, SIZE, cut, searched
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from hookgate.builtin_plugins.sanitizer.budget import LEAST, STEPS, Budget
 from hookgate.builtin_plugins.sanitizer.detector import MAX_DEPTH, TOO_COSTLY, inspect, verdict
@@ -45,7 +46,7 @@ def test_twice_the_text_takes_about_twice_the_steps(name: str) -> None:
     assert steps(whole) < 2.2 * steps(half) + 100_000 * MAX_DEPTH
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(0, 1 << 32))
 def test_whatever_is_put_together_by_chance_grows_no_faster(seed: int) -> None:
     text = searched(seed)
