@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import fnmatch
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -81,14 +83,13 @@ def shown(path: Path, node: ast.AST | int) -> str:
 
 def files(folder: Path, pattern: str = "*.py") -> list[Path]:
     """Files below `folder`, but for what is made here and what a link leads to."""
-    return sorted(
-        path
-        for path in folder.rglob(pattern)
-        if path.is_file()
-        and not MADE_HERE.intersection(path.parts)
-        and not any(part.startswith(".venv") for part in path.relative_to(ROOT).parts)
-        and not any(parent.is_symlink() for parent in (path, *path.parents))
-    )
+    found: list[Path] = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [
+            name for name in folders if name not in MADE_HERE and not name.startswith(".venv")
+        ]
+        found += (Path(place, name) for name in fnmatch.filter(names, pattern))
+    return sorted(path for path in found if not path.is_symlink())
 
 
 CORE = files(ROOT / "core")
