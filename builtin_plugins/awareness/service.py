@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from hookgate import AUDIT, EMBEDDER, Card, Embedder, EmbeddingError, Host, TurnError
+from hookgate import EMBEDDER, Card, Embedder, EmbeddingError, Host, TurnError
 from hookgate.builtin_plugins.awareness.cards.pins import CARD, Pins, pin_digest
 from hookgate.builtin_plugins.awareness.cards.shelf import CardRegistry
 from hookgate.builtin_plugins.awareness.selection import runtime_file
@@ -298,11 +298,8 @@ class Awareness:
         """Approve `cards` as they are now; return the ids of those that were not before."""
         host = self.host
         approved = await self.registry.approve(cards, by=by)
-        audit = host.get(AUDIT)
         for one in approved:
-            if audit is not None:
-                data = {"card": one.name, "digest": one.digest, "by": by}
-                await audit.append("card_approved", data)
+            await host.record("card_approved", card=one.name, digest=one.digest, by=by)
         await self.registry.judge(host)
         return tuple(sorted(one.name for one in approved))
 

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from hookgate import (
-    AUDIT,
     Ask,
     Capabilities,
     Decision,
@@ -139,7 +138,6 @@ class Plugin:
             return
         if decision.allowed and self._judge.engine.rules:
             self._history.add(host.clock.monotonic(), facts_of(turn, call))
-        audit = host.get(AUDIT)
         for outcome in (turn.get(SHADOW) or {}).get(call.id, ()):
             data = {
                 "rule": outcome.rule.name,
@@ -151,8 +149,7 @@ class Plugin:
                 "session": str(turn.session),
             }
             host.log.info("rule in shadow mode", **data)
-            if audit is not None:
-                await audit.append("policy_shadow", data)
+            await host.record("policy_shadow", **data)
 
     @hookimpl
     async def resolve_ask(self, turn: Turn, call: ToolCall, ask: Ask) -> Decision | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from hookgate import AUDIT, STORE, HookgateError, Host, Tool, TurnError
+from hookgate import STORE, HookgateError, Host, Tool, TurnError
 from hookgate.builtin_plugins.wasm.packages.loading import Loads
 from hookgate.kit.acceptance.acceptances import AcceptanceBook, Desk, Waiting, acceptances_of
 
@@ -489,8 +489,7 @@ class WasmPlugins:
             "by": accepted.by,
         }
         self.host.log.info("plugin of the sandbox accepted", **data)
-        if (audit := self.host.get(AUDIT)) is not None:
-            await audit.append("wasm_accepted", data)
+        await self.host.record("wasm_accepted", **data)
 
     def _now(self) -> str:
         return self.host.clock.now().isoformat()

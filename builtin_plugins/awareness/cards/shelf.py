@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hookgate import AUDIT, EGRESS, Card, Event, Host, PluginInfo, Rejected, Subject
+from hookgate import EGRESS, Card, Event, Host, PluginInfo, Rejected, Subject
 from hookgate.builtin_plugins.awareness.cards.folders import (
     CardFolder,
     CardScan,
@@ -241,9 +241,7 @@ class CardRegistry(ContentFolder["tuple[Card, ...]"]):
             }
             host.log.warning("a card has changed", **data)
             host.events.publish(Event("card_changed", data, scope="read"))
-            audit = host.get(AUDIT)
-            if audit is not None:
-                await audit.append("card_changed", data)
+            await host.record("card_changed", **data)
         # Last: what the audit does not have yet is found again the next time.
         await pins.keep(new, changes)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hookgate import AUDIT, SWITCHES, Host, StoreError, Switch
+from hookgate import SWITCHES, Host, StoreError, Switch
 from hookgate.builtin_plugins.awareness.switch.killswitch import KillSwitch, SwitchState, Window
 from hookgate.builtin_plugins.awareness.switch.records import Recent, TurnRecord, read_turns
 from hookgate.kit.json_lines import JsonLines, JsonLinesWriter
@@ -172,10 +172,8 @@ class Control:
         )
         async with self._changing:
             await self._save(host, last_word=False)
-        audit = host.get(AUDIT)
-        if audit is not None:
-            data = {"by": "the kill switch", "reason": self.switch.state.reason}
-            await audit.append("awareness_disabled", data)
+        reason = self.switch.state.reason
+        await host.record("awareness_disabled", by="the kill switch", reason=reason)
 
     # -- the switch --------------------------------------------------------
 

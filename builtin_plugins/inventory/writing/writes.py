@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from hookgate import (
-    AUDIT,
     Card,
     Event,
     Finding,
@@ -250,7 +249,6 @@ class Writes:
         return self._inventory.merged.whole(record)
 
     async def _audit(self, asked: _Asked, outcome: str, **more: Any) -> None:
-        audit = self._host.get(AUDIT)
         change = asked.change
         data = {
             "action": change.action,
@@ -260,8 +258,7 @@ class Writes:
             **asked.told,
             **more,
         }
-        if audit is not None:
-            await audit.append(KIND, data)
+        await self._host.record(KIND, **data)
         self._host.log.info("inventory", **data)
 
 

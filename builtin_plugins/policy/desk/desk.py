@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hookgate import (
-    AUDIT,
     QUESTIONS,
     Address,
     Ask,
@@ -256,12 +255,9 @@ class Desk:
             self._host.standing(PART).bad(f"grants of {principal} cannot be taken back: {error}")
 
     async def _record(self, kind: str, grant: Grant, **more: str) -> None:
-        audit = self._host.get(AUDIT)
-        if audit is None:
-            return
         row = dict(grant)
         row["by"] = row.pop("allowed_by")
-        await audit.append(kind, {**row, **more})
+        await self._host.record(kind, **row, **more)
 
 
 def _may_see(principal: Principal, grant: Grant) -> bool:

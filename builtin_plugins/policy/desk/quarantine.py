@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Literal, TypeAlias
 
-from hookgate import AUDIT, Host, Tool, ToolCall, Turn, TurnError
+from hookgate import Host, Tool, ToolCall, Turn, TurnError
 from hookgate.builtin_plugins.policy.desk.pins import TOOL, ToolPins
 from hookgate.kit.acceptance.acceptances import Desk, Waiting
 
@@ -254,9 +254,6 @@ class Quarantine:
     async def _record(self, kind: str, tool: Tool, *, by: str = "") -> None:
         if by:
             self._host.log.info("tool accepted", tool=tool.name, plugin=tool.plugin, by=by)
-        audit = self._host.get(AUDIT)
-        if audit is None:
-            return
         changes = self._pins.changes(tool)
         data = {
             "tool": tool.name,
@@ -265,4 +262,4 @@ class Quarantine:
             "accepted": self._pins.accepted(tool),
             "changed": [change.part for change in changes],
         }
-        await audit.append(kind, {**data, "by": by} if by else data)
+        await self._host.record(kind, **data, **({"by": by} if by else {}))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hookgate.core.domain.descriptors import FLAG_NAMES, Flags, identity
 from hookgate.core.domain.errors import ClientToolError
 from hookgate.core.domain.messages import CLEAN, ToolResultPart, join_taints
-from hookgate.core.domain.ports import AUDIT, CONVERSATIONS
+from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.tools import Decision, ToolCall, ToolResult
 from hookgate.core.turn.tools.call import Call, unknown_tool
 from hookgate.core.turn.tools.round import MISSING, each, results_message
@@ -231,8 +231,7 @@ class HeldCalls:
             ],
         }
         self._host.log.warning("results of calls that were never released", **data)
-        if (audit := self._host.get(AUDIT)) is not None:
-            await audit.append("tool_unverified", data)
+        await self._host.record("tool_unverified", **data)
 
 
 def _open_calls(stored: Sequence[Message]) -> dict[str, ToolUse]:
