@@ -89,7 +89,7 @@ class Asked:
         assert self.plugin._desk is not None
         inbox = self.plugin._desk.inbox
         await until(lambda: len(inbox) > 0)
-        return dict((await self.do("approval.list", principal)).approvals[0])
+        return dict((await self.do("approvals.list", principal)).approvals[0])
 
     async def always(
         self, turn: Turn, call: ToolCall, *, principal: Principal = OPS, **more: Any
@@ -98,7 +98,7 @@ class Asked:
         asked = self.asking(turn, call)
         shown = await self.question(principal)
         resolved = await self.do(
-            "approval.resolve", principal, id=shown["id"], decision="allow-always", **more
+            "approvals.resolve", principal, id=shown["id"], decision="allow-always", **more
         )
         assert (await asked).allowed
         return str(resolved.grant)
@@ -112,7 +112,7 @@ class Asked:
         if asked.done():
             assert asked.result().allowed
             return False
-        await self.do("approval.resolve", id=(await self.question())["id"], decision="deny")
+        await self.do("approvals.resolve", id=(await self.question())["id"], decision="deny")
         assert not (await asked).allowed
         return True
 
@@ -124,7 +124,7 @@ class Asked:
 
     async def grants(self, principal: Principal = OPS) -> dict[str, str]:
         """Return the state of each grant by its id."""
-        rows = (await self.do("approval.grants", principal)).grants
+        rows = (await self.do("approvals.grants", principal)).grants
         return {row.id: row.state for row in rows}
 
 

@@ -106,12 +106,12 @@ async def test_somebody_else_sees_no_question_and_cannot_answer_it(tmp_path: Pat
     async with opened(tmp_path, tokens={"boss": ["approve"]}, approvals=settings) as gate:
         asked = gate.asking(gate.turn(), mail())
         shown = await gate.question(BOSS)
-        assert (await gate.do("approval.list", OPS)).approvals == []
+        assert (await gate.do("approvals.list", OPS)).approvals == []
         for decision in ("allow-once", "allow-always", "deny"):
             with pytest.raises(TurnError, match="not among") as caught:
-                await gate.do("approval.resolve", OPS, id=shown["id"], decision=decision)
+                await gate.do("approvals.resolve", OPS, id=shown["id"], decision=decision)
             assert caught.value.code == "forbidden"
-        await gate.do("approval.resolve", BOSS, id=shown["id"], decision="allow-once")
+        await gate.do("approvals.resolve", BOSS, id=shown["id"], decision="allow-once")
         assert (await asked).by == "token:boss"
 
 
@@ -122,7 +122,7 @@ async def test_where_nobody_of_the_list_is_connected_it_is_denied_at_once(tmp_pa
         with gate.host.events.subscribe(principal=BOSS):
             asked = gate.asking(gate.turn(principal=USER), mail())
             shown = await gate.question(BOSS)
-            await gate.do("approval.resolve", BOSS, id=shown["id"], decision="allow-once")
+            await gate.do("approvals.resolve", BOSS, id=shown["id"], decision="allow-once")
             assert (await asked).allowed
         assert "connected" in (await denied(gate, USER)).reason
 
@@ -133,7 +133,7 @@ async def test_a_single_owner_approves_its_own_calls_unless_that_is_not_wanted(
     async with opened(tmp_path) as gate:
         asked = gate.asking(gate.turn(), mail())
         shown = await gate.question()
-        await gate.do("approval.resolve", id=shown["id"], decision="allow-once")
+        await gate.do("approvals.resolve", id=shown["id"], decision="allow-once")
         assert (await asked).allowed
     async with opened(tmp_path, approvals={"self_approval": False}) as gate:
         assert "connected" in (await denied(gate, OPS)).reason
@@ -141,8 +141,8 @@ async def test_a_single_owner_approves_its_own_calls_unless_that_is_not_wanted(
             asked = gate.asking(gate.turn(), mail())
             shown = await gate.question(BOSS)
             with pytest.raises(TurnError, match="sent the message that led to this call"):
-                await gate.do("approval.resolve", OPS, id=shown["id"], decision="allow-once")
-            await gate.do("approval.resolve", BOSS, id=shown["id"], decision="allow-once")
+                await gate.do("approvals.resolve", OPS, id=shown["id"], decision="allow-once")
+            await gate.do("approvals.resolve", BOSS, id=shown["id"], decision="allow-once")
             assert (await asked).allowed
 
 
@@ -176,7 +176,7 @@ async def test_an_approver_who_is_just_answering_may_leave(
             await append(kind, data)
 
         monkeypatch.setattr(gate.record, "append", recorded)
-        await gate.do("approval.resolve", BOSS, id=shown["id"], decision="allow-always")
+        await gate.do("approvals.resolve", BOSS, id=shown["id"], decision="allow-always")
         assert (await asked).allowed
 
 
@@ -188,7 +188,7 @@ async def test_one_waits_for_somebody_who_may_come_and_not_for_nobody(tmp_path: 
     async with opened(tmp_path, tokens={"boss": ["approve"]}, approvals=settings) as gate:
         asked = gate.asking(gate.turn(), mail())
         shown = await gate.question(BOSS)
-        await gate.do("approval.resolve", BOSS, id=shown["id"], decision="allow-once")
+        await gate.do("approvals.resolve", BOSS, id=shown["id"], decision="allow-once")
         assert (await asked).allowed
 
 
@@ -223,7 +223,7 @@ async def answered_after(gate: Asked, change: Any, choice: str) -> Decision:
     answer = {"id": shown["id"], "decision": choice, "digest": shown["digest"]}
     refused = nullcontext() if change is _nothing else pytest.raises(TurnError, match="ran out")
     with refused:
-        await gate.do("approval.resolve", **answer)
+        await gate.do("approvals.resolve", **answer)
     return await asked
 
 
@@ -288,7 +288,7 @@ async def test_rules_that_change_while_it_waits_leave_no_grant_behind(tmp_path: 
             assert not (await asked).allowed
         answer = {"id": shown["id"], "decision": "allow-always", "digest": shown["digest"]}
         with pytest.raises(TurnError, match="no question"):
-            await gate.do("approval.resolve", **answer)
+            await gate.do("approvals.resolve", **answer)
         assert await gate.grants() == {}
         assert await gate.is_asked(gate.turn(), mail())
 
@@ -320,7 +320,7 @@ async def test_rules_that_change_while_the_answer_is_kept_leave_no_grant_behind(
         else:
             monkeypatch.setattr(gate.record, "append", recorded)
         with pytest.raises(TurnError, match="ran out"):
-            await gate.do("approval.resolve", id=shown["id"], decision="allow-always")
+            await gate.do("approvals.resolve", id=shown["id"], decision="allow-always")
         assert not (await asked).allowed
         assert await gate.grants() == {}
         kinds = [(kind, row.get("revoked_by")) for kind, row in gate.record.rows]
@@ -336,7 +336,7 @@ async def test_a_grant_of_somebody_who_may_no_longer_answer_answers_nothing(tmp_
         with gate.host.events.subscribe(principal=BOSS):
             asked = asyncio.create_task(gate.plugin.resolve_ask(turn, mail(), ask))
             shown = await gate.question(BOSS)
-            await gate.do("approval.resolve", BOSS, id=shown["id"], decision="deny")
+            await gate.do("approvals.resolve", BOSS, id=shown["id"], decision="deny")
             decision = await asked
         assert decision is not None
         assert not decision.allowed
@@ -350,7 +350,7 @@ async def test_what_waits_when_the_gateway_stops_is_not_there_after(tmp_path: Pa
         await asyncio.gather(asked, return_exceptions=True)
     async with opened(tmp_path) as gate:
         with pytest.raises(TurnError, match="no question"):
-            await gate.do("approval.resolve", id=shown["id"], decision="allow-always")
+            await gate.do("approvals.resolve", id=shown["id"], decision="allow-always")
         assert await gate.grants() == {}
 
 
@@ -376,8 +376,8 @@ async def test_a_rule_says_who_answers_and_all_rules_that_ask_count(tmp_path: Pa
             shown = await gate.question(CFO)
             assert shown["approvers"] == [["finance"], ["token:c*"]]
             with pytest.raises(TurnError, match="approvers of the rule that asks: finance"):
-                await gate.do("approval.resolve", BOSS, id=shown["id"], decision="allow-once")
-            await gate.do("approval.resolve", CFO, id=shown["id"], decision="allow-once")
+                await gate.do("approvals.resolve", BOSS, id=shown["id"], decision="allow-once")
+            await gate.do("approvals.resolve", CFO, id=shown["id"], decision="allow-once")
             assert (await asked).by == CFO.id
 
 
@@ -404,7 +404,7 @@ async def test_a_question_that_leaves_denying_out_can_be_denied(tmp_path: Path) 
         asked = asyncio.create_task(gate.plugin.resolve_ask(gate.turn(), mail(), ask))
         shown = await gate.question()
         assert shown["choices"] == ["allow-once", "deny"]
-        await gate.do("approval.resolve", id=shown["id"], decision="deny")
+        await gate.do("approvals.resolve", id=shown["id"], decision="deny")
         decision = await asked
     assert decision is not None
     assert not decision.allowed

@@ -66,7 +66,7 @@ async def test_the_first_answer_already_names_the_grant(gate: Asked) -> None:
     shown = await gate.question()
     assert shown["choices"] == ["allow-once", "allow-always", "deny"]
     assert shown["scopes"] == ["arguments"]
-    made = await gate.do("approval.resolve", id=shown["id"], decision="allow-always")
+    made = await gate.do("approvals.resolve", id=shown["id"], decision="allow-always")
     assert (await asked).rule == f"grant:{made.grant}"
 
 
@@ -142,10 +142,10 @@ async def test_a_wider_scope_than_the_settings_allow_is_refused_and_the_question
     asked = gate.asking(gate.turn(), mail())
     shown = await gate.question()
     with pytest.raises(TurnError, match="expected one of arguments"):
-        await gate.do("approval.resolve", id=shown["id"], decision="allow-always", scope="tool")
+        await gate.do("approvals.resolve", id=shown["id"], decision="allow-always", scope="tool")
     assert await gate.grants() == {}
     assert (await gate.question())["id"] == shown["id"]
-    await gate.do("approval.resolve", id=shown["id"], decision="deny")
+    await gate.do("approvals.resolve", id=shown["id"], decision="deny")
     assert not (await asked).allowed
 
 
@@ -155,8 +155,8 @@ async def test_allowing_always_can_be_turned_off(tmp_path: Path) -> None:
         shown = await gate.question()
         assert (shown["choices"], shown["scopes"]) == (["allow-once", "deny"], [])
         with pytest.raises(TurnError, match="expected one of allow-once, deny"):
-            await gate.do("approval.resolve", id=shown["id"], decision="allow-always")
-        await gate.do("approval.resolve", id=shown["id"], decision="deny")
+            await gate.do("approvals.resolve", id=shown["id"], decision="allow-always")
+        await gate.do("approvals.resolve", id=shown["id"], decision="deny")
         assert not (await asked).allowed
 
 
@@ -167,7 +167,7 @@ async def test_a_question_that_does_not_offer_always_is_asked_all_the_same(gate:
     asked = asyncio.create_task(
         gate.plugin.resolve_ask(gate.turn(), mail(), replace(ask, choices=("allow-once", "deny")))
     )
-    await gate.do("approval.resolve", id=(await gate.question())["id"], decision="deny")
+    await gate.do("approvals.resolve", id=(await gate.question())["id"], decision="deny")
     decision = await asked
     assert decision is not None
     assert not decision.allowed
@@ -191,13 +191,13 @@ async def test_a_grant_never_answers_a_denial(tmp_path: Path) -> None:
 
 async def test_a_revoked_grant_asks_again_and_is_recorded(gate: Asked) -> None:
     grant = await gate.always(gate.turn(), mail())
-    await gate.do("approval.revoke", id=grant)
+    await gate.do("approvals.revoke", id=grant)
     assert await gate.is_asked(gate.turn(), mail())
     assert await gate.grants() == {}
     assert [kind for kind, _ in gate.record.rows] == ["grant_made", "grant_revoked"]
     assert gate.record.rows[-1][1]["revoked_by"] == "ops"
     with pytest.raises(TurnError, match="no grant"):
-        await gate.do("approval.revoke", id=grant)
+        await gate.do("approvals.revoke", id=grant)
 
 
 async def test_an_expired_grant_asks_again(gate: Asked) -> None:
@@ -256,7 +256,7 @@ async def test_grants_of_other_addresses_are_neither_seen_nor_revoked(gate: Aske
     stranger = Principal(id="x", scopes=scopes, bindings=(Claim("irc"),))  # type: ignore[arg-type]
     assert await gate.grants(stranger) == {}
     with pytest.raises(TurnError, match="no grant"):
-        await gate.do("approval.revoke", stranger, id=grant)
+        await gate.do("approvals.revoke", stranger, id=grant)
     assert list(await gate.grants()) == [grant]
 
 
@@ -268,7 +268,7 @@ async def test_of_racing_answers_one_makes_one_grant(gate: Asked) -> None:
         decision = ("allow-always", "allow-once", "deny")[number % 3]
         principal = Principal.owner(f"p{number}")
         try:
-            await gate.do("approval.resolve", principal, id=shown["id"], decision=decision)
+            await gate.do("approvals.resolve", principal, id=shown["id"], decision=decision)
         except TurnError:
             return ""
         return principal.id
@@ -288,9 +288,9 @@ async def test_a_grant_that_cannot_be_recorded_is_not_made_and_the_question_wait
     shown = await gate.question()
     gate.record.failure = StoreUnavailableError("the disk is gone")
     with pytest.raises(StoreUnavailableError):
-        await gate.do("approval.resolve", id=shown["id"], decision="allow-always")
+        await gate.do("approvals.resolve", id=shown["id"], decision="allow-always")
     assert await gate.grants() == {}
-    await gate.do("approval.resolve", id=shown["id"], decision="allow-once")
+    await gate.do("approvals.resolve", id=shown["id"], decision="allow-once")
     assert (await asked).rule == ""
 
 
@@ -308,7 +308,7 @@ async def test_an_answer_that_comes_while_its_question_runs_out_leaves_nothing(
 
     monkeypatch.setattr(gate.record, "append", slowly)
     with pytest.raises(TurnError, match="ran out"):
-        await gate.do("approval.resolve", id=shown["id"], decision="allow-always")
+        await gate.do("approvals.resolve", id=shown["id"], decision="allow-always")
     assert await gate.grants() == {}
 
 
