@@ -11,9 +11,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from hookgate.builtin_plugins.embedding.batching import plan_batches
 from hookgate.builtin_plugins.embedding.onnx import QUERY_GRAPH
 from hookgate.builtin_plugins.embedding.reading import WHOLE
+from hookgate.builtin_plugins.embedding.service import plan_batches
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 
 Floats: TypeAlias = npt.NDArray[np.float32]

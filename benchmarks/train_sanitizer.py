@@ -36,7 +36,7 @@ from hookgate.builtin_plugins.sanitizer.model import (
     pieces_of,
     units_of,
 )
-from hookgate.builtin_plugins.sanitizer.normalise import fold
+from hookgate.builtin_plugins.sanitizer.text import fold
 
 ORDERS = 18_000
 SEED = 5

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from hookgate import Invocation, OperationModel, TurnError, operation
-from hookgate.builtin_plugins.audit.sealing import Head, Sealer, parse_head
+from hookgate.builtin_plugins.audit.seals import Head, Sealer, parse_head
 from hookgate.builtin_plugins.audit.trail import Place, Trail
 
 

@@ -20,12 +20,11 @@ from hookgate import (
     Turn,
     operations_of,
 )
-from hookgate.builtin_plugins.audit.entries import decided, finished
-from hookgate.builtin_plugins.audit.heads import KeptHead
+from hookgate.builtin_plugins.audit.entries import Redaction, decided, finished
 from hookgate.builtin_plugins.audit.operations import AuditOperations
-from hookgate.builtin_plugins.audit.redaction import Redaction
-from hookgate.builtin_plugins.audit.sealing import (
+from hookgate.builtin_plugins.audit.seals import (
     Head,
+    KeptHead,
     Sealer,
     key_from_file,
     key_from_secret,

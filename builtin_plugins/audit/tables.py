@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Index, MetaData, delete, insert, select
 
 from hookgate import Store
-from hookgate.builtin_plugins.audit.sealing import Head, Sealer
+from hookgate.builtin_plugins.audit.seals import Head, Sealer
 from hookgate.kit.records import Field, Record
 
 SCRIPTS = Path(__file__).parent / "migrations"

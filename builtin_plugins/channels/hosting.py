@@ -24,7 +24,7 @@ from hookgate import (
     TurnRequest,
     Webhook,
 )
-from hookgate.builtin_plugins.channels.webhooks.verifying import verifies_ed25519
+from hookgate.builtin_plugins.channels.webhooks import verifies_ed25519
 from hookgate.channels import GUESTS, guest_channel, is_guest_channel
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from hookgate import Invocation, OperationModel, TurnError, operation, plain_tex
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.book.deliveries import Delivery
-    from hookgate.builtin_plugins.channels.serving import Service
+    from hookgate.builtin_plugins.channels.service import Service
 
 MOST_NAME = 128
 """The longest name of a channel that can be asked about."""

@@ -28,8 +28,8 @@ from hookgate.kit.tables import tables_of
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from hookgate.builtin_plugins.channels.serving import Service
-    from hookgate.builtin_plugins.channels.webhooks.door import Door
+    from hookgate.builtin_plugins.channels.service import Service
+    from hookgate.builtin_plugins.channels.webhooks import Door
 
 PACKAGE = "hookgate.builtin_plugins.channels"
 PART = "channels"
@@ -124,8 +124,8 @@ class Plugin:
             )
             return
         await tables_of(store, "channels", f"{PACKAGE}.book.tables")
-        serving = await asyncio.to_thread(import_module, f"{PACKAGE}.serving")
-        self._service = serving.Service(host, self._settings, self._hosting, store)
+        service = await asyncio.to_thread(import_module, f"{PACKAGE}.service")
+        self._service = service.Service(host, self._settings, self._hosting, store)
 
     @hookimpl
     async def reloading(self, host: Host) -> Callable[[], None] | None:
@@ -153,7 +153,7 @@ class Plugin:
             if self._service is None:
                 raise web.HTTPNotFound
             # Who never serves loads no server.
-            from hookgate.builtin_plugins.channels.webhooks.door import Door
+            from hookgate.builtin_plugins.channels.webhooks import Door
 
             self._door = Door(self._service)
         return self._door

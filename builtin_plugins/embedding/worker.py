@@ -10,8 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hookgate import EmbeddingError
-from hookgate.builtin_plugins.embedding.batching import plan_batches
 from hookgate.builtin_plugins.embedding.reading import Reading
+from hookgate.builtin_plugins.embedding.service import plan_batches
 
 if TYPE_CHECKING:
     import numpy as np

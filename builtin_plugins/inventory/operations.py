@@ -11,10 +11,16 @@ from pydantic import Field
 from hookgate import Invocation, NotAllowedError, OperationModel, TurnError, operation
 from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE
 from hookgate.builtin_plugins.inventory.projection import SourceStatus
-from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Kind, Scope, Status
+from hookgate.builtin_plugins.inventory.record import (
+    Button,
+    CapabilityRecord,
+    Kind,
+    Scope,
+    Status,
+    affordance,
+)
 from hookgate.builtin_plugins.inventory.service import Inventory, Wanted
 from hookgate.builtin_plugins.inventory.sources.source import CapabilityInstall
-from hookgate.builtin_plugins.inventory.tiers import Button, affordance
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.inventory.writing.writes import Writes

@@ -18,8 +18,8 @@ from hookgate import (
     operations_of,
 )
 from hookgate.builtin_plugins.inventory.kept.keeping import Keeping
-from hookgate.builtin_plugins.inventory.opening import Opened, opened
 from hookgate.builtin_plugins.inventory.operations import InventoryOperations
+from hookgate.builtin_plugins.inventory.service import Opened, opened
 from hookgate.builtin_plugins.inventory.settings import InventorySettings
 from hookgate.builtin_plugins.inventory.sources.native import NativeSource
 from hookgate.builtin_plugins.inventory.sources.openclaw import OpenClawSource

@@ -28,8 +28,7 @@ from hookgate.builtin_plugins.metering.calls import Call
 from hookgate.builtin_plugins.metering.gate import Gate
 from hookgate.builtin_plugins.metering.instruments import CALL, INSTRUMENTS, call_fields
 from hookgate.builtin_plugins.metering.ledger import Ledger
-from hookgate.builtin_plugins.metering.limits.guard import Guard
-from hookgate.builtin_plugins.metering.limits.ruling import Ruling
+from hookgate.builtin_plugins.metering.limits import Guard, Ruling
 from hookgate.builtin_plugins.metering.operations.budgets import BudgetOperations
 from hookgate.builtin_plugins.metering.operations.usage import UsageOperations
 from hookgate.builtin_plugins.metering.prices.book import Prices

@@ -1,13 +1,10 @@
-"""What calls have used and cost: sums of the ledger, told apart as one likes.
-
-Money is added up in whole numbers of 1e-12 dollars, and shown as decimals: no report is off by a
-rounding. Whoever may see some sessions alone sees the calls of those.
-"""
+"""Amounts in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 from hookgate import Principal, Store
@@ -15,6 +12,38 @@ from hookgate.builtin_plugins.metering.calls import COUNTS, Call, sound
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.ledger import Ledger
+    from hookgate.builtin_plugins.metering.limits import Unit
+
+_NAMES: dict[Unit, str] = {"tokens": "tokens", "requests": "requests", "parallel": "at one time"}
+
+
+_EXACT = Context(prec=60)
+
+
+def dollars(pico: int) -> Decimal:
+    """Return units of 1e-12 dollars as dollars, exactly."""
+    return Decimal(pico).scaleb(-12, _EXACT)
+
+
+def amount_text(amount: int, unit: Unit, *, name: bool = True) -> str:
+    """Return an amount for people, such as ``99,500 tokens`` or ``$0.0125``.
+
+    Args:
+        amount: The amount; of money in units of 1e-12 dollars.
+        unit: What it is of.
+        name: Whether the unit is named; that of money always is.
+    """
+    if unit == "usd":
+        return f"${dollars(amount).normalize():,f}"
+    return f"{amount:,} {_NAMES[unit]}" if name else f"{amount:,}"
+
+
+# -- reports ---------------------------------------------------------------------
+
+# What calls have used and cost: sums of the ledger, told apart as one likes.
+#
+# Money is added up in whole numbers of 1e-12 dollars, and shown as decimals: no report is off by
+# a rounding. Whoever may see some sessions alone sees the calls of those.
 
 PICO = 10**12
 """Units of money in a dollar."""

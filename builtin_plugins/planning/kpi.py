@@ -1,4 +1,4 @@
-"""Windows of the last outcomes, what they come to, and when somebody is told of that."""
+"""What planning measures, for Prometheus and OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -7,15 +7,56 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hookgate import OutcomeEntry, Turn, key_text
+from hookgate import Instrument, Label, OutcomeEntry, RecordSource, Turn, key_text
 from hookgate.builtin_plugins.planning.recovery import Recovery, WeightedRate
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.planning.settings import (
-        OutcomeSettings,
-        PlanningSettings,
-        Scope,
-    )
+    from hookgate.builtin_plugins.planning.settings import OutcomeSettings, PlanningSettings, Scope
+
+OUTCOME = "planning.outcome"
+"""The record of how a turn went, and of what its window comes to then."""
+ALERT = "planning.alert"
+"""The record of an alert."""
+
+_STATUS = Label(name="status", values=frozenset(("success", "partial", "failed")))
+_SCOPE = Label(name="scope")
+
+INSTRUMENTS = (
+    Instrument(
+        name="hookgate_outcomes",
+        help="Turns by how they went.",
+        sources=(RecordSource(record=OUTCOME),),
+        labels=(_SCOPE, _STATUS, Label(name="source")),
+        unit="{turn}",
+    ),
+    Instrument(
+        name="hookgate_outcome_weighted_rate",
+        help="The weighted success rate of the last turns; 1 is all of them.",
+        kind="gauge",
+        sources=(RecordSource(record=OUTCOME, value="weighted"),),
+        labels=(_SCOPE,),
+    ),
+    Instrument(
+        name="hookgate_outcome_degraded",
+        help="Whether plans are changed because turns go badly, 1 or 0.",
+        kind="gauge",
+        sources=(RecordSource(record=OUTCOME, value="degraded"),),
+        labels=(_SCOPE,),
+    ),
+    Instrument(
+        name="hookgate_outcome_alerts",
+        help="Alerts that turns go badly.",
+        sources=(RecordSource(record=ALERT),),
+        labels=(_SCOPE, Label(name="severity", values=frozenset(("warning", "critical")))),
+        unit="{alert}",
+    ),
+)
+"""All of them, for ``host.instruments``."""
+
+
+# -- kpi -------------------------------------------------------------------------
+
+# Windows of the last outcomes, what they come to, and when somebody is told of that.
 
 CRITICAL = 0.6
 """The share of the threshold below which an alert is critical."""

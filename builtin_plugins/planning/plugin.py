@@ -23,9 +23,16 @@ from hookgate import (
     operations_of,
 )
 from hookgate.builtin_plugins.planning import flags
-from hookgate.builtin_plugins.planning.instruments import ALERT, INSTRUMENTS, OUTCOME
 from hookgate.builtin_plugins.planning.keeping import Windows
-from hookgate.builtin_plugins.planning.kpi import Kpi, Window, alert_of, scope_key
+from hookgate.builtin_plugins.planning.kpi import (
+    ALERT,
+    INSTRUMENTS,
+    OUTCOME,
+    Kpi,
+    Window,
+    alert_of,
+    scope_key,
+)
 from hookgate.builtin_plugins.planning.lifecycle import Lifecycle, State
 from hookgate.builtin_plugins.planning.operations import OutcomeOperations, sees
 from hookgate.builtin_plugins.planning.planner import adapted, pinned, planned

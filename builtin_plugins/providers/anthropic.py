@@ -38,12 +38,12 @@ from hookgate import (
     plain_text,
 )
 from hookgate.builtin_plugins.providers.failures import kind_of_overflow, message_of
-from hookgate.builtin_plugins.providers.wire.conversation import paired
 from hookgate.builtin_plugins.providers.wire.protocol import (
     arguments_of,
     malformed,
     merge_options,
     object_of,
+    paired,
     parse,
     safe_id,
     sendable_input,

@@ -29,7 +29,7 @@ from hookgate.builtin_plugins.providers.failures import (
     shorten,
 )
 from hookgate.builtin_plugins.providers.wire.sse import SSEError, SSESplitter
-from hookgate.builtin_plugins.providers.wire.tags import TagReader, read_tags
+from hookgate.builtin_plugins.providers.wire.template import TagReader, read_tags
 from hookgate.kit.tokens.bounds import upper_bound
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import httpx
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, model_validator
 
 from hookgate import ModelInfo, Section
-from hookgate.builtin_plugins.providers.wire.tags import ThinkTags
+from hookgate.builtin_plugins.providers.wire.template import ThinkTags
 
 ProviderKind: TypeAlias = Literal["anthropic", "openai", "demo"]
 

@@ -18,9 +18,8 @@ from hookgate import Finding, Severity
 from hookgate.builtin_plugins.sanitizer import model, rules
 from hookgate.builtin_plugins.sanitizer.budget import Budget, TooCostlyError
 from hookgate.builtin_plugins.sanitizer.context import Surroundings
-from hookgate.builtin_plugins.sanitizer.normalise import Folded, fold
 from hookgate.builtin_plugins.sanitizer.settings import THRESHOLD
-from hookgate.builtin_plugins.sanitizer.unpacking import Packed, decoded
+from hookgate.builtin_plugins.sanitizer.text import Folded, Packed, decoded, fold
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.sanitizer.model import Weights

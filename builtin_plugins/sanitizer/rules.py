@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hookgate import HookgateError, Severity
-from hookgate.builtin_plugins.sanitizer.normalise import fold
+from hookgate.builtin_plugins.sanitizer.text import fold
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.sanitizer.budget import Budget

@@ -21,8 +21,7 @@ from hookgate import (
 )
 from hookgate.builtin_plugins.telemetry.core_instruments import CORE_INSTRUMENTS
 from hookgate.builtin_plugins.telemetry.export import Exporter
-from hookgate.builtin_plugins.telemetry.limits import Limits
-from hookgate.builtin_plugins.telemetry.records import OWN, Instruments, record_of_failure
+from hookgate.builtin_plugins.telemetry.records import OWN, Instruments, Limits, record_of_failure
 from hookgate.builtin_plugins.telemetry.settings import TelemetrySettings
 from hookgate.hookspecs import hookimpl
 from hookgate.metrics import Reading

@@ -13,7 +13,7 @@ from tests.builtin_plugins.stores import book_of, differences
 from tests.builtin_plugins.turns import KnownSecrets, TurnedClock
 
 from hookgate.builtin_plugins.audit import tables as audit_tables
-from hookgate.builtin_plugins.audit.sealing import Sealer
+from hookgate.builtin_plugins.audit.seals import Sealer
 from hookgate.builtin_plugins.audit.trail import Trail
 from hookgate.builtin_plugins.awareness.cards.pins import Pins
 from hookgate.builtin_plugins.inventory.kept import tables as inventory_tables

@@ -27,7 +27,7 @@ from hookgate.builtin_plugins.channels.book.tables import DELIVERIES
 from hookgate.wire import content_from_json, content_to_json
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.channels.book.leases import Leases
+    from hookgate.builtin_plugins.channels.book.events import Leases
 
 DEAD = DELIVERIES.c.state == "dead"
 WAITING = DELIVERIES.c.state == "waiting"

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from hookgate import AnsweringChannel, ChannelError, Host, Parsed, ReceivedMessage
+from hookgate import (
+    Address,
+    AnsweringChannel,
+    ChannelError,
+    Choice,
+    Content,
+    Host,
+    Message,
+    Parsed,
+    ReceivedMessage,
+    StoreError,
+    Turn,
+)
+from hookgate.builtin_plugins.channels.book.deliveries import Delivery
 from hookgate.builtin_plugins.channels.book.events import Events, event_key
+from hookgate.channels import messages_of
+from hookgate.tasks import apart, finish
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.channels.approvals.answers import Answers
+    from hookgate.builtin_plugins.channels.approvals import Answers
+    from hookgate.builtin_plugins.channels.book.deliveries import Deliveries
     from hookgate.builtin_plugins.channels.hosting import Hosted
     from hookgate.builtin_plugins.channels.inbox.turning import Turning
 
@@ -125,3 +144,197 @@ def _text(value: object) -> str:
 def _kept(text: str) -> str:
     """Return `text` without what no store keeps; no platform sends it on purpose."""
     return text.replace("\x00", "").encode("utf-8", "replace").decode()
+
+
+# -- saying ----------------------------------------------------------------------
+
+# What is said at the end of a turn, and what a message becomes that is still to be sent.
+
+INTERRUPTED = (
+    "The gateway was restarted while it was answering your message, and the answer is lost. What "
+    "it had begun may have been done. Please send your message again if you still want an answer."
+)
+
+TELLING = frozenset(("refused", "budget_exceeded", "rate_limited", "stopping"))
+"""Codes of errors whose words are meant for whoever has asked."""
+
+
+def said_of(turn: Turn) -> str:
+    """Return what is said at the end of a turn: its answer, and why it is not whole."""
+    if turn.ending == "done" or turn.error is None:
+        return turn.answer
+    code = turn.error.code
+    told = str(turn.error) if turn.ending == "refused" or code in TELLING else f"code {code}"
+    why = f"This message could not be answered: {told}"
+    if turn.ending == "cancelled":
+        why = "The answer was broken off. Please send your message again if you still want one."
+    return f"{turn.answer}\n\n{why}" if turn.answer.strip() else why
+
+
+def kept_answer(messages: list[Message]) -> str | None:
+    """Return the answer of a turn from its messages; None where it had none yet."""
+    last = messages[-1] if messages else None
+    if last is None or last.role != "assistant" or last.tool_uses:
+        return None
+    return last.text
+
+
+def deliveries_of(
+    hosted: Hosted,
+    address: Address,
+    content: Content,
+    *,
+    batch: str,
+    thread: str = "",
+    choices: tuple[Choice, ...] = (),
+    live: str = "",
+    shown: str = "",
+    expires: int = 0,
+) -> list[Delivery]:
+    """Return the messages that say `content`, in order.
+
+    Args:
+        hosted: The channel.
+        address: To whom.
+        content: What is said.
+        batch: What names them together.
+        thread: What it answers.
+        choices: What the last one offers.
+        live: The id of a message that the first one changes; "" for none.
+        shown: What that message shows already.
+        expires: From when on they are of no use; 0 for never.
+    """
+    features = hosted.channel.features
+    messages = messages_of(content, features)
+    found = []
+    for number, message in enumerate(messages):
+        first, last = number == 0, number == len(messages) - 1
+        if first and live and message == shown:
+            continue
+        edits = live if first and isinstance(message, str) else ""
+        found.append(
+            Delivery(
+                address=address,
+                content=message,
+                thread=thread if features.threads else "",
+                choices=choices if last and features.choices else (),
+                edits=edits,
+                batch=batch,
+                expires=expires,
+            )
+        )
+    return found
+
+
+# -- live ------------------------------------------------------------------------
+
+# An answer that is shown while it is written: one message, changed again and again.
+
+LIMIT = 30.0
+"""Seconds that one change may take."""
+
+
+class Live:
+    """Shows the beginning of an answer, as far as it has come and fits one message.
+
+    It is a courtesy: what fails here is passed over, and the answer is delivered all the same.
+
+    Args:
+        hosted: The channel.
+        address: Who gets the answer.
+        thread: What it answers.
+        turn: The turn.
+        seconds: From one change to the next.
+        events: Keeps the id of the message, so that a restart changes it, and adds none.
+        deliveries: Says whether something else is still to be said before it.
+        message_id: The message to change, where there is one already; "" for none.
+    """
+
+    def __init__(
+        self,
+        hosted: Hosted,
+        address: Address,
+        thread: str,
+        turn: str,
+        *,
+        seconds: float,
+        events: Events,
+        deliveries: Deliveries,
+        message_id: str = "",
+    ) -> None:
+        self._hosted = hosted
+        self._address = address
+        self._thread = thread if hosted.channel.features.threads else ""
+        self._turn = turn
+        self._seconds = seconds
+        self._events = events
+        self._deliveries = deliveries
+        self._text: list[str] = []
+        self._more = asyncio.Event()
+        self._closed = asyncio.Event()
+        self.message_id = message_id
+        self.shown = ""
+        self._task = asyncio.create_task(self._show())
+
+    def feed(self, text: str) -> None:
+        """Take more of the answer; never waits."""
+        self._text.append(text)
+        self._more.set()
+
+    async def close(self) -> None:
+        """Show nothing more; return once what is under way is over."""
+        self._closed.set()
+        self._more.set()
+        await finish(asyncio.wait([self._task]))
+
+    async def _show(self) -> None:
+        while True:
+            await self._more.wait()
+            self._more.clear()
+            if self._closed.is_set():
+                return
+            pause = self._seconds
+            if (head := self._head()) not in ("", self.shown):
+                ended = await apart(partial(self._change, head), limit=LIMIT)
+                error = ended.error
+                if ended.late or (error is not None and not self._may_try_again(error)):
+                    return
+                if isinstance(error, ChannelError):
+                    pause = max(pause, error.retry_after or 0.0)
+                    self._more.set()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._closed.wait()
+
+    def _may_try_again(self, error: BaseException) -> bool:
+        """Whether a change that failed can be made again, and no second message comes of it."""
+        if not isinstance(error, ChannelError) or not error.transient:
+            return False
+        return bool(self.message_id) or error.retry_after is not None
+
+    def _head(self) -> str:
+        text = "".join(self._text)
+        self._text = [text]
+        first = messages_of(text, self._hosted.channel.features)[:1]
+        return first[0] if first and isinstance(first[0], str) else ""
+
+    async def _change(self, text: str) -> None:
+        channel = self._hosted.channel
+        if self.message_id:
+            await channel.edit(self._address, self.message_id, text)
+            self.shown = text
+            return
+        if await self._deliveries.waits(self._address):
+            # What was to be said before has not been said yet: this waits behind it.
+            raise ChannelError(
+                "something else is said first", transient=True, retry_after=self._seconds
+            )
+        key = f"{self._turn}.live"
+        self.message_id = await channel.send(self._address, text, thread=self._thread, key=key)
+        self.shown = text
+        if not self.message_id:
+            raise ChannelError("the message has no id, so that it cannot be changed")
+        try:
+            await self._events.shown(self._turn, self.message_id)
+        except StoreError as error:
+            raise ChannelError("the message could not be kept") from error

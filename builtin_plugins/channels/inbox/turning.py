@@ -25,9 +25,9 @@ from hookgate import (
     TurnHandle,
 )
 from hookgate.builtin_plugins.channels.book.events import EventKey, Events, Left, event_key
-from hookgate.builtin_plugins.channels.inbox.live import Live
-from hookgate.builtin_plugins.channels.inbox.saying import (
+from hookgate.builtin_plugins.channels.inbox.intake import (
     INTERRUPTED,
+    Live,
     deliveries_of,
     kept_answer,
     said_of,

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hookgate import ChannelError, Host, StoreError
-from hookgate.builtin_plugins.channels.book.leases import milliseconds
+from hookgate.builtin_plugins.channels.book.events import milliseconds
 from hookgate.tasks import apart
 
 if TYPE_CHECKING:

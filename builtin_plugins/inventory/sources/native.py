@@ -16,13 +16,13 @@ from hookgate.builtin_plugins.inventory.record import (
     Risk,
     parse_id,
     record_id,
+    refusal,
 )
 from hookgate.builtin_plugins.inventory.sources.source import (
     CapabilityChange,
     UnknownCapabilityError,
     UnsupportedCapabilityWriteError,
 )
-from hookgate.builtin_plugins.inventory.tiers import refusal
 from hookgate.catalogue import capability_rows, capability_version
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Status
+from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Status, refusal
 from hookgate.builtin_plugins.inventory.sources.files import Home, texts_of, truth
 from hookgate.builtin_plugins.inventory.sources.made import built_ins, connector
 from hookgate.builtin_plugins.inventory.sources.openclaw_link import OpenClawError, OpenClawLink
@@ -20,7 +20,6 @@ from hookgate.builtin_plugins.inventory.sources.source import (
     UnknownCapabilityError,
     UnsupportedCapabilityWriteError,
 )
-from hookgate.builtin_plugins.inventory.tiers import refusal
 
 TRIES = 3
 CATALOG = "tools.catalog"

@@ -15,11 +15,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from hookgate.builtin_plugins.inventory.record import affordance, refusal
 from hookgate.builtin_plugins.inventory.sources.source import (
     RuntimeDisconnectedError,
     UnsupportedCapabilityWriteError,
 )
-from hookgate.builtin_plugins.inventory.tiers import affordance, refusal
 from hookgate.builtin_plugins.inventory.writing.formats import json_text, toml_text, yaml_text
 from hookgate.builtin_plugins.inventory.writing.formats.edits import (
     Edit,

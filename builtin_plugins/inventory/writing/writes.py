@@ -19,7 +19,7 @@ from hookgate import (
     WireError,
 )
 from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE
-from hookgate.builtin_plugins.inventory.record import CapabilityRecord, parse_id
+from hookgate.builtin_plugins.inventory.record import CapabilityRecord, parse_id, refusal
 from hookgate.builtin_plugins.inventory.sources.source import (
     Action,
     CapabilityChange,
@@ -28,7 +28,6 @@ from hookgate.builtin_plugins.inventory.sources.source import (
     UnknownCapabilityError,
     UnsupportedCapabilityWriteError,
 )
-from hookgate.builtin_plugins.inventory.tiers import refusal
 from hookgate.builtin_plugins.inventory.writing.scan import scan
 from hookgate.tasks import finish
 from hookgate.wire import canonical

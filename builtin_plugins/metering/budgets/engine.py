@@ -10,15 +10,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hookgate import Clock, Signals, Store, StoreUnavailableError
-from hookgate.builtin_plugins.metering.budgets.values import (
+from hookgate.builtin_plugins.metering.budgets.windows import (
     MOST,
     Hold,
+    LeasedWindow,
+    LocalWindow,
     Record,
     Short,
     Standing,
     Want,
+    Window,
 )
-from hookgate.builtin_plugins.metering.budgets.windows import LeasedWindow, LocalWindow, Window
 from hookgate.tasks import finish
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from hookgate.builtin_plugins.metering.budgets.rows import Asked, Exchange, Grant, Plan
-    from hookgate.builtin_plugins.metering.budgets.values import Hold
-    from hookgate.builtin_plugins.metering.budgets.windows import LeasedWindow
+    from hookgate.builtin_plugins.metering.budgets.windows import Hold, LeasedWindow
 
 FAULTS = (StoreError, SQLAlchemyError)
 """What is raised where the store does not work."""

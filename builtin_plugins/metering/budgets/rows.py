@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 from sqlalchemy import Connection, bindparam, delete, exists, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from hookgate.builtin_plugins.metering.budgets.values import MOST, Standing
+from hookgate.builtin_plugins.metering.budgets.windows import MOST, Standing
 from hookgate.builtin_plugins.metering.tables.budgets import GATEWAYS, LEASES, OPEN, WINDOWS
 from hookgate.builtin_plugins.metering.tables.ledger import CALLS, written
 

@@ -10,8 +10,15 @@ from dataclasses import dataclass, field
 from hookgate import Clock, StoreUnavailableError
 from hookgate.builtin_plugins.metering.budgets.leasing import FAULTS, Draft, Ended, Leasing
 from hookgate.builtin_plugins.metering.budgets.rows import Asked, Grant
-from hookgate.builtin_plugins.metering.budgets.values import Hold, Record, Short, Want
-from hookgate.builtin_plugins.metering.budgets.windows import LeasedWindow, LocalWindow, Window
+from hookgate.builtin_plugins.metering.budgets.windows import (
+    Hold,
+    LeasedWindow,
+    LocalWindow,
+    Record,
+    Short,
+    Want,
+    Window,
+)
 
 TOGETHER = 256
 """So many calls are decided by one write at most."""

@@ -19,7 +19,8 @@ from hookgate import (
     key_text,
     operation,
 )
-from hookgate.builtin_plugins.metering.limits.rules import PICO, Rule, counter_key, until, window_id
+from hookgate.builtin_plugins.metering.limits import PICO, Rule, counter_key, until, window_id
+from hookgate.builtin_plugins.metering.reports import amount_text
 from hookgate.builtin_plugins.metering.settings import (
     MOST_USD,
     NAME,
@@ -28,12 +29,11 @@ from hookgate.builtin_plugins.metering.settings import (
     Scope,
     Window,
 )
-from hookgate.builtin_plugins.metering.words import amount_text
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.budgets.engine import Budgets
-    from hookgate.builtin_plugins.metering.budgets.values import Standing
-    from hookgate.builtin_plugins.metering.limits.ruling import Ruling, Set
+    from hookgate.builtin_plugins.metering.budgets.windows import Standing
+    from hookgate.builtin_plugins.metering.limits import Ruling, Set
 
 
 class CounterRow(OperationModel):

@@ -13,8 +13,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from hookgate import Invocation, OperationModel, operation
-from hookgate.builtin_plugins.metering.reports import DIMENSIONS, Reports, Totals
-from hookgate.builtin_plugins.metering.words import dollars
+from hookgate.builtin_plugins.metering.reports import DIMENSIONS, Reports, Totals, dollars
 
 MOST_GROUPS = 10_000
 _MONTH = re.compile(r"[0-9]{4}-[0-9]{2}")

@@ -1,17 +1,172 @@
-"""Reading events that differ from a parsed one in a single text, without parsing them.
+"""Reading the tags that small local models write into their text.
 
-Nearly all events of an answer do. What stands before and behind the text of one event is
-kept; another one that has the same around a text without quotes, backslashes and control
-characters is the same JSON with another string in it. Measured on the wire, a parser that
-was not at work just before costs more than all the rest of the relay.
+Some servers pass on what a model wrote as it is: its thoughts between ``<think>`` and
+``</think>``, its calls as JSON between ``<tool_call>`` and ``</tool_call>``. Whether that is
+read depends on the model's settings, since any other model may write about such tags.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+from hookgate import ModelEvent, ReasoningDelta, StopEvent, TextDelta, ToolUseEvent, new_id
+from hookgate.builtin_plugins.providers.wire.protocol import arguments_of
+from hookgate.wire import StrictJSONError, loads
 
 if TYPE_CHECKING:
     import re
+
+ThinkTags = Literal["off", "on", "open"]
+
+THINK, CALL = "think", "tool_call"
+
+MAX_CALL = 262_144
+"""Characters of the longest call that is waited for; a longer one is text."""
+
+
+class TagReader:
+    """Turns the text of one answer into text, reasoning and tool calls.
+
+    Args:
+        think: Whether thoughts are read; ``open`` if the answer begins within them.
+        calls: Whether calls are read.
+
+    Attributes:
+        called: Whether a call was read.
+    """
+
+    def __init__(self, think: ThinkTags, *, calls: bool) -> None:
+        self._opening = tuple(
+            f"<{name}>" for name, read in ((THINK, think != "off"), (CALL, calls)) if read
+        )
+        self._inside = THINK if think == "open" else ""
+        self._held = ""
+        self._call: list[str] = []
+        self._size = 0
+        self._drop_space = True
+        self.called = False
+
+    def feed(self, text: str) -> Iterator[ModelEvent]:
+        """Yield what some more text says; the beginning of a tag is held back."""
+        text, self._held = self._held + text, ""
+        while text:
+            tags = (f"</{self._inside}>",) if self._inside else self._opening
+            places = [(place, tag) for tag in tags if (place := text.find(tag)) >= 0]
+            if not places:
+                keep = _beginning(text, tags)
+                self._held = text[len(text) - keep :]
+                yield from self._say(text[: len(text) - keep])
+                return
+            place, tag = min(places)
+            yield from self._say(text[:place])
+            text = text[place + len(tag) :]
+            if not tag.startswith("</"):
+                self._inside = tag[1:-1]
+            elif self._inside:
+                yield from self._close(closed=True)
+            else:
+                yield TextDelta(tag)  # Of a call that was too long, and is text by now.
+
+    def end(self) -> Iterator[ModelEvent]:
+        """Yield what is left at the end of the answer, where a tag may be missing."""
+        held, self._held = self._held, ""
+        yield from self._say(held)
+        if self._inside == CALL:
+            yield from self._close(closed=False)
+
+    def _say(self, text: str) -> Iterator[ModelEvent]:
+        if self._inside == CALL:
+            self._call.append(text)
+            self._size += len(text)
+            if self._size > MAX_CALL:
+                yield from self._as_text(closed=False)
+        elif self._inside:
+            if text:
+                yield ReasoningDelta(text)
+        else:
+            if self._drop_space:
+                text = text.lstrip()
+            if text:
+                self._drop_space = False
+                yield TextDelta(text)
+
+    def _close(self, *, closed: bool) -> Iterator[ModelEvent]:
+        """End what one is inside of; white space behind it is part of the tag."""
+        inside, self._inside, self._drop_space = self._inside, "", True
+        if inside != CALL:
+            return
+        call = _call_of("".join(self._call))
+        if call is None:
+            yield from self._as_text(closed=closed)
+            return
+        self._call.clear()
+        self._size = 0
+        self.called = True
+        yield call
+
+    def _as_text(self, *, closed: bool) -> Iterator[ModelEvent]:
+        """Pass on what is no call after all, as it was written."""
+        text = f"<{CALL}>{''.join(self._call)}" + (f"</{CALL}>" if closed else "")
+        self._call.clear()
+        self._size = 0
+        self._inside, self._drop_space = "", False
+        yield TextDelta(text)
+
+
+def _beginning(text: str, tags: tuple[str, ...]) -> int:
+    """Return how many characters at the end of `text` can be the beginning of a tag."""
+    for size in range(min(len(text), max(map(len, tags), default=1) - 1), 0, -1):
+        if any(tag.startswith(text[-size:]) for tag in tags):
+            return size
+    return 0
+
+
+def _call_of(text: str) -> ToolUseEvent | None:
+    """Return the call that stands between the tags, None where it is none."""
+    try:
+        value = loads(text.strip())
+    except StrictJSONError:
+        return None
+    if not isinstance(value, dict) or not isinstance(name := value.get("name"), str) or not name:
+        return None
+    given = value.get("arguments", value.get("parameters", {}))
+    if isinstance(given, str):
+        given = arguments_of(given)
+    elif not isinstance(given, dict):
+        return None
+    return ToolUseEvent(id=new_id("call"), name=name, input=given)
+
+
+async def read_tags(
+    events: AsyncGenerator[ModelEvent, None], reader: TagReader
+) -> AsyncGenerator[ModelEvent, None]:
+    """Yield the events of an answer with the tags in its text read."""
+    try:
+        async for event in events:
+            if isinstance(event, TextDelta):
+                for said in reader.feed(event.text):
+                    yield said
+                continue
+            if isinstance(event, StopEvent | ToolUseEvent):
+                for said in reader.end():
+                    yield said
+                if isinstance(event, StopEvent) and event.reason in ("end", "other"):
+                    event = replace(event, reason="tool_use") if reader.called else event
+            yield event
+    finally:
+        await events.aclose()
+
+
+# -- template --------------------------------------------------------------------
+
+# Reading events that differ from a parsed one in a single text, without parsing them.
+#
+# Nearly all events of an answer do. What stands before and behind the text of one event is kept;
+# another one that has the same around a text without quotes, backslashes and control characters
+# is the same JSON with another string in it. Measured on the wire, a parser that was not at work
+# just before costs more than all the rest of the relay.
 
 TRIES = 32
 """Shapes that are learnt in one answer. A server that changes more than the text from event

@@ -15,8 +15,12 @@ from sqlalchemy.exc import DBAPIError
 from hookgate import StartError, StoreUnavailableError
 from hookgate.builtin_plugins.storage.engine import postgres, sqlite
 from hookgate.builtin_plugins.storage.engine.faults import broken
-from hookgate.builtin_plugins.storage.engine.links import AsyncLink, DatabaseLink, EngineLink
-from hookgate.builtin_plugins.storage.engine.lock import FileLock
+from hookgate.builtin_plugins.storage.engine.lock import (
+    AsyncLink,
+    DatabaseLink,
+    EngineLink,
+    FileLock,
+)
 from hookgate.builtin_plugins.storage.engine.readers import Readers
 from hookgate.builtin_plugins.storage.engine.writer import Writer
 from hookgate.builtin_plugins.storage.migrate import PluginTables, TablesError, TableStatus

@@ -14,7 +14,7 @@ from hookgate.builtin_plugins.storage.engine.faults import broken, contain, faul
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from hookgate.builtin_plugins.storage.engine.links import DatabaseLink
+    from hookgate.builtin_plugins.storage.engine.lock import DatabaseLink
 
 T = TypeVar("T")
 

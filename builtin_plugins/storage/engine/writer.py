@@ -1,16 +1,11 @@
-"""Group commit: one thread writes, and what waits is committed together.
-
-Callers on the event loop hand over jobs and wait. The thread takes whatever has gathered
-while it was busy with the group before, runs it in one transaction and commits. Only then
-do the callers go on. So the cost of a commit, which is the disk's, is shared by all who
-wait for it.
-"""
+"""Places in a bounded queue, handed out in the order of arrival."""
 
 from __future__ import annotations
 
 import asyncio
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,12 +25,64 @@ from hookgate.builtin_plugins.storage.engine.group import (
     refused,
 )
 from hookgate.builtin_plugins.storage.engine.inserts import Inserts
-from hookgate.builtin_plugins.storage.engine.room import Room
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Table
 
-    from hookgate.builtin_plugins.storage.engine.links import DatabaseLink
+    from hookgate.builtin_plugins.storage.engine.lock import DatabaseLink
+
+
+class Room:
+    """Places for those on the way; who finds none waits in line.
+
+    This is `asyncio.Semaphore` for a path where each microsecond is one of every write:
+    taking a free place awaits nothing, and a whole group gives its places back at once.
+    """
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._line: deque[asyncio.Future[None]] = deque()
+
+    def take(self) -> bool:
+        """Take a place if one is free and nobody waits for it."""
+        if self._free > 0 and not self._line:
+            self._free -= 1
+            return True
+        return False
+
+    def force(self) -> None:
+        """Take a place although none may be free: later ones wait for one more to be given back."""
+        self._free -= 1
+
+    async def wait(self) -> None:
+        """Wait for a place and take it."""
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._line.append(place)
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.cancelled():
+                self._line.remove(place)
+            else:
+                # The place was handed over just before: the next in line gets it.
+                self.give(1)
+            raise
+
+    def give(self, places: int) -> None:
+        """Give places back."""
+        self._free += places
+        while self._free > 0 and self._line:
+            place = self._line.popleft()
+            if not place.done():
+                self._free -= 1
+                place.set_result(None)
+
+
+# -- Group commit: one thread writes, and what waits is committed together -------
+
+# Callers on the event loop hand over jobs and wait. The thread takes whatever has gathered while
+# it was busy with the group before, runs it in one transaction and commits. Only then do the
+# callers go on. So the cost of a commit, which is the disk's, is shared by all who wait for it.
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.audit.redaction import MASK, Redaction
+from hookgate.builtin_plugins.audit.entries import MASK, Redaction
 
 
 @pytest.mark.parametrize(

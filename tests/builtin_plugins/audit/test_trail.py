@@ -9,7 +9,7 @@ from tests.builtin_plugins.turns import KnownSecrets, TurnedClock
 
 from hookgate.builtin_plugins.audit import tables
 from hookgate.builtin_plugins.audit.entries import Entry
-from hookgate.builtin_plugins.audit.sealing import Sealer
+from hookgate.builtin_plugins.audit.seals import Sealer
 from hookgate.builtin_plugins.audit.tables import METADATA, SCRIPTS, Keeper
 from hookgate.builtin_plugins.audit.trail import Place, Trail
 from hookgate.core.domain.errors import StoreUnavailableError

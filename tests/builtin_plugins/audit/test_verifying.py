@@ -15,9 +15,11 @@ from tests.builtin_plugins.stores import opened_store
 from tests.builtin_plugins.turns import KnownSecrets, TurnedClock, make_host
 
 from hookgate.builtin_plugins.audit.plugin import Plugin
-from hookgate.builtin_plugins.audit.sealing import (
+from hookgate.builtin_plugins.audit.seals import (
+    Findings,
     Head,
     Sealer,
+    Verifier,
     key_from_file,
     key_from_secret,
     parse_head,
@@ -25,7 +27,6 @@ from hookgate.builtin_plugins.audit.sealing import (
 from hookgate.builtin_plugins.audit.settings import AuditSettings
 from hookgate.builtin_plugins.audit.tables import ENTRIES, METADATA, SCRIPTS, Keeper
 from hookgate.builtin_plugins.audit.trail import Trail
-from hookgate.builtin_plugins.audit.verifying import Findings, Verifier
 from hookgate.core.domain.errors import StartError
 from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.ports import AUDIT, STORE, Store

@@ -14,7 +14,7 @@ from tests.builtin_plugins.channels.bells import AROUND, Bell
 from tests.builtin_plugins.channels.test_webhooks import HEADER, SECRETS
 
 from hookgate.builtin_plugins.channels import plugin
-from hookgate.builtin_plugins.channels.book import leases
+from hookgate.builtin_plugins.channels.book import events
 from hookgate.builtin_plugins.storage import lanes
 from hookgate.core.gateway.serve import listen
 from hookgate.core.host import SystemClock
@@ -31,7 +31,7 @@ async def ask() -> None:
 async def main(url: str, home: Path, seconds: float) -> None:
     """Serve until it is killed."""
     plugin.LATE_SECONDS = 0.0
-    leases.LEASE_SECONDS = lanes.TERM_SECONDS = seconds
+    events.LEASE_SECONDS = lanes.TERM_SECONDS = seconds
     async with (
         started(
             Bell(HEADER),

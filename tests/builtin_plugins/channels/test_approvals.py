@@ -17,7 +17,7 @@ from tests.builtin_plugins.channels.test_telegram import FAST
 from tests.support.bot_api import BotApi
 
 from hookgate import Flags, Tool, tool
-from hookgate.builtin_plugins.channels.approvals.codes import LETTERS, code_of
+from hookgate.builtin_plugins.channels.approvals import LETTERS, code_of
 from hookgate.builtin_plugins.channels.settings import ApproverSettings
 from hookgate.kit.testing.model import ScriptedModel, call, say
 

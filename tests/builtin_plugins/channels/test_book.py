@@ -17,10 +17,11 @@ from hookgate.builtin_plugins.channels.book.deliveries import Deliveries, Delive
 from hookgate.builtin_plugins.channels.book.events import (
     Events,
     ForeignEventError,
+    Leases,
     LostLeaseError,
     event_key,
+    milliseconds,
 )
-from hookgate.builtin_plugins.channels.book.leases import Leases, milliseconds
 from hookgate.builtin_plugins.channels.hosting import Hosted
 from hookgate.builtin_plugins.channels.outbox.sending import Sender
 from hookgate.builtin_plugins.channels.settings import ChannelSettings

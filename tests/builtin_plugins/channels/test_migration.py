@@ -13,8 +13,12 @@ from sqlalchemy import Connection, MetaData, text
 from tests.builtin_plugins.stores import differences, opened_store
 
 from hookgate import ReceivedMessage
-from hookgate.builtin_plugins.channels.book.events import Events, ForeignEventError, event_key
-from hookgate.builtin_plugins.channels.book.leases import Leases
+from hookgate.builtin_plugins.channels.book.events import (
+    Events,
+    ForeignEventError,
+    Leases,
+    event_key,
+)
 from hookgate.builtin_plugins.channels.book.tables import METADATA, SCRIPTS
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings

@@ -18,7 +18,7 @@ from tests.builtin_plugins.channels.test_telegram import FAST
 from tests.support.bot_api import BotApi
 from tests.support.telegram import SECRET, Telegram
 
-from hookgate.builtin_plugins.channels import polling
+from hookgate.builtin_plugins.channels import service
 from hookgate.kit.testing.model import ScriptedModel, say
 
 ways = pytest.mark.parametrize("way", ["webhook", "polling"])
@@ -81,7 +81,7 @@ async def test_turn_that_a_stop_has_cut_says_so_in_the_message_that_showed_it(
 async def test_a_platform_that_asks_for_ages_is_polled_again_all_the_same(
     serve: Serve, api: BotApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(polling, "LONGEST_ASKED", 0.1)
+    monkeypatch.setattr(service, "LONGEST_ASKED", 0.1)
     api.failing["getUpdates"] = [(429, "Too Many Requests", {"retry_after": 10**400})]
     bot = Telegram(api.url, polling=True, seconds=0.5)
     async with serve(bot, model=ScriptedModel(say("here")), channels={}):

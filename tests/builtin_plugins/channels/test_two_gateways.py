@@ -19,12 +19,11 @@ from tests.support.bot_api import BotApi
 from tests.support.telegram import Telegram
 
 from hookgate import CONVERSATIONS, STORE, Address, Gateway, ReceivedMessage, SessionKey
-from hookgate.builtin_plugins.channels import polling, serving
-from hookgate.builtin_plugins.channels.book import leases
+from hookgate.builtin_plugins.channels import service
+from hookgate.builtin_plugins.channels.book import events as book
 from hookgate.builtin_plugins.channels.book.deliveries import Deliveries, Delivery
-from hookgate.builtin_plugins.channels.book.events import Events, event_key
-from hookgate.builtin_plugins.channels.book.leases import Leases
-from hookgate.builtin_plugins.channels.inbox.saying import INTERRUPTED
+from hookgate.builtin_plugins.channels.book.events import Events, Leases, event_key
+from hookgate.builtin_plugins.channels.inbox.intake import INTERRUPTED
 from hookgate.builtin_plugins.storage import lanes
 from hookgate.core.domain.models import ModelRequest
 from hookgate.core.gateway.serve import listen
@@ -41,7 +40,7 @@ SHORT = 1.5
 
 @pytest.fixture(autouse=True)
 def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (leases, polling, serving):
+    for module in (book, service):
         monkeypatch.setattr(module, "LEASE_SECONDS", SHORT)
     monkeypatch.setattr(lanes, "TERM_SECONDS", SHORT)
     monkeypatch.setattr(lanes, "RENEW_SECONDS", SHORT / 5)
@@ -226,7 +225,7 @@ async def test_a_message_waits_for_an_earlier_one_that_another_gateway_has(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bell = Bell(HEADER)
-    monkeypatch.setattr(leases, "LEASE_SECONDS", 600.0)
+    monkeypatch.setattr(book, "LEASE_SECONDS", 600.0)
     async with webhook(url, tmp_path / "a", bell, echo()) as one:
         store = one.gateway.host[STORE]
         other = Leases(store, one.gateway.host.clock, "gateway_that_runs")

@@ -17,8 +17,9 @@ from tests.builtin_plugins.channels.bells import KEY, Bell, event
 from tests.builtin_plugins.channels.conftest import Serve, Served
 
 from hookgate import Handshake, Webhook
-from hookgate.builtin_plugins.channels.webhooks.limiting import CAPACITY, Rates
-from hookgate.builtin_plugins.channels.webhooks.verifying import (
+from hookgate.builtin_plugins.channels.webhooks import (
+    CAPACITY,
+    Rates,
     RefusedPostError,
     Signature,
     check_head,

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.embedding.batching import plan_batches
+from hookgate.builtin_plugins.embedding.service import plan_batches
 
 
 @given(

@@ -21,7 +21,7 @@ from hookgate import (
     UnsupportedCapabilityWriteError,
     hookimpl,
 )
-from hookgate.builtin_plugins.inventory.tiers import refusal
+from hookgate.builtin_plugins.inventory.record import refusal
 
 NATIVE = "native:native:global:global"
 OWNER = Principal.owner()

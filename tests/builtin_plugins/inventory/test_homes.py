@@ -19,13 +19,12 @@ from tests.builtin_plugins.inventory import homes
 from tests.builtin_plugins.inventory.acme import running
 
 from hookgate import CapabilityRecord, UnsupportedCapabilityWriteError
-from hookgate.builtin_plugins.inventory.record import problem_of
+from hookgate.builtin_plugins.inventory.record import affordance, problem_of
 from hookgate.builtin_plugins.inventory.sources import files
 from hookgate.builtin_plugins.inventory.sources.claude_code import ClaudeCodeSource
 from hookgate.builtin_plugins.inventory.sources.codex import CodexSource
 from hookgate.builtin_plugins.inventory.sources.hermes import HermesSource
 from hookgate.builtin_plugins.inventory.sources.made import connector
-from hookgate.builtin_plugins.inventory.tiers import affordance
 
 
 def by_key(source: Any) -> dict[str, CapabilityRecord]:

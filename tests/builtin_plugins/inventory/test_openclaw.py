@@ -23,11 +23,10 @@ from hookgate import (
     UnsupportedCapabilityWriteError,
 )
 from hookgate.builtin_plugins.egress.client import CheckedEgress
-from hookgate.builtin_plugins.inventory.record import problem_of
+from hookgate.builtin_plugins.inventory.record import affordance, problem_of
 from hookgate.builtin_plugins.inventory.settings import InventorySettings
 from hookgate.builtin_plugins.inventory.sources.openclaw import OpenClawSource
 from hookgate.builtin_plugins.inventory.sources.openclaw_link import OpenClawError, OpenClawLink
-from hookgate.builtin_plugins.inventory.tiers import affordance
 
 
 def linked(url: str, token: str | None = "claw-token", **more: Any) -> OpenClawLink:

@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 
 from hookgate.builtin_plugins.inventory.record import (
     CapabilityRecord,
+    affordance,
+    derived_writable,
     from_json,
     parse_id,
     problem_of,
     readable,
     record_id,
+    refusal,
 )
-from hookgate.builtin_plugins.inventory.tiers import affordance, derived_writable, refusal
 
 WORD = st.text(min_size=1, max_size=20)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.metering.charging import UNBILLED, charged
+from hookgate.builtin_plugins.metering.calls import UNBILLED, charged
 from hookgate.core.domain.models import Ending, ModelRef, ModelRequest, Usage
 
 REQUEST = ModelRequest(model=ModelRef("script", "test"), max_output_tokens=1000, input_tokens=50)

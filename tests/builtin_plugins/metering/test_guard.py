@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.metering.limits.guard import SESSIONS, Guard, percentile
+from hookgate.builtin_plugins.metering.limits import SESSIONS, Guard, percentile
 from hookgate.builtin_plugins.metering.settings import GuardSettings
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

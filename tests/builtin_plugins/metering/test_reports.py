@@ -17,9 +17,8 @@ from tests.builtin_plugins.stores import differences, opened_store
 
 from hookgate.builtin_plugins.metering import tables
 from hookgate.builtin_plugins.metering.ledger import Ledger
-from hookgate.builtin_plugins.metering.reports import DIMENSIONS, Reports, Totals
+from hookgate.builtin_plugins.metering.reports import DIMENSIONS, Reports, Totals, dollars
 from hookgate.builtin_plugins.metering.rollup import Rollup
-from hookgate.builtin_plugins.metering.words import dollars
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.core.domain.turn import Claim, Principal

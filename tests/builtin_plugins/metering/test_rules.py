@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from tests.builtin_plugins.turns import make_turn
 
-from hookgate.builtin_plugins.metering.limits.rules import (
+from hookgate.builtin_plugins.metering.limits import (
     PICO,
     Rule,
     budget_rules,
@@ -29,7 +29,7 @@ from hookgate.core.domain.models import ModelRef, ModelRequest
 from hookgate.core.domain.turn import Address
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.metering.limits.rules import Span
+    from hookgate.builtin_plugins.metering.limits import Span
 
 MOMENTS = st.datetimes(
     min_value=datetime(2020, 1, 1),

@@ -38,8 +38,7 @@ from hookgate import (
     Verdict,
     hookimpl,
 )
-from hookgate.builtin_plugins.planning.instruments import INSTRUMENTS
-from hookgate.builtin_plugins.planning.kpi import scope_key
+from hookgate.builtin_plugins.planning.kpi import INSTRUMENTS, scope_key
 from hookgate.builtin_plugins.planning.operations import sees
 from hookgate.builtin_plugins.telemetry.records import Instruments
 from hookgate.kit.testing.gateway import TurnedClock

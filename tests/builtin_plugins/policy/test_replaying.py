@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builtin_plugins.policy.ruling import facts, rules_of
 
-from hookgate.builtin_plugins.audit.entries import decided
-from hookgate.builtin_plugins.audit.redaction import Redaction
+from hookgate.builtin_plugins.audit.entries import Redaction, decided
 from hookgate.builtin_plugins.policy.bench.bench import Bench, imagined
 from hookgate.builtin_plugins.policy.bench.replaying import (
     Replay,

@@ -14,7 +14,7 @@ from tests.builtin_plugins.providers.transcripts import chunk, sse
 from tests.support.script import Allow, Events, Tools, echo_tool, settings
 
 from hookgate import Gateway
-from hookgate.builtin_plugins.providers.wire.tags import MAX_CALL, TagReader, ThinkTags
+from hookgate.builtin_plugins.providers.wire.template import MAX_CALL, TagReader, ThinkTags
 from hookgate.core.domain.models import ReasoningDelta, StopEvent, TextDelta, ToolUseEvent
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from hookgate.builtin_plugins.sanitizer.model import (
     score,
     units_of,
 )
-from hookgate.builtin_plugins.sanitizer.normalise import fold
+from hookgate.builtin_plugins.sanitizer.text import fold
 
 TEXTS = st.text(alphabet=st.sampled_from(" \n.|a1é漢。@/:\x00#["), max_size=400) | st.text(
     max_size=200

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hookgate.builtin_plugins.sanitizer.detector import inspect
-from hookgate.builtin_plugins.sanitizer.normalise import fold
 from hookgate.builtin_plugins.sanitizer.rules import REACH, Rule, RuleError, found, read, rules
+from hookgate.builtin_plugins.sanitizer.text import fold
 
 NAMES = [rule.name for rule in rules()]
 

@@ -13,7 +13,7 @@ from tests.builtin_plugins.storage import earlier
 from tests.support.postgres import Server
 
 from hookgate.builtin_plugins.storage.conversations import SqlConversations
-from hookgate.builtin_plugins.storage.engine.links import AsyncLink
+from hookgate.builtin_plugins.storage.engine.lock import AsyncLink
 from hookgate.builtin_plugins.storage.engine.opening import open_store, upgrade_database
 from hookgate.builtin_plugins.storage.engine.postgres import postgres_engine, postgres_url
 from hookgate.builtin_plugins.storage.settings import StorageSettings

@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.storage.engine.room import Room
+from hookgate.builtin_plugins.storage.engine.writer import Room
 
 
 async def settle() -> None:

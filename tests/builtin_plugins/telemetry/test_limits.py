@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 from hookgate.builtin_plugins.telemetry.core_instruments import TOOL_CALLS, TURN_SECONDS
-from hookgate.builtin_plugins.telemetry.limits import LABEL_CHARS, Limits
-from hookgate.builtin_plugins.telemetry.records import EVENTS
+from hookgate.builtin_plugins.telemetry.records import EVENTS, LABEL_CHARS, Limits
 from hookgate.metrics import Reading
 
 

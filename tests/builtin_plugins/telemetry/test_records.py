@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from hookgate.builtin_plugins.awareness.switch.instruments import INSTRUMENTS as OF_AWARENESS
 from hookgate.builtin_plugins.telemetry.core_instruments import CORE_INSTRUMENTS
-from hookgate.builtin_plugins.telemetry.limits import Limits
 from hookgate.builtin_plugins.telemetry.otel import OtelFigures
 from hookgate.builtin_plugins.telemetry.prometheus import PrometheusFigures
-from hookgate.builtin_plugins.telemetry.records import OWN, Instruments, record_of_failure
+from hookgate.builtin_plugins.telemetry.records import OWN, Instruments, Limits, record_of_failure
 from hookgate.core.hooks.dispatch import HookFailure
 from hookgate.metrics import Instrument, Label, MetricRecord, Reading, RecordSource
 

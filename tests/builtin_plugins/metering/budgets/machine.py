@@ -19,8 +19,13 @@ from tests.builtin_plugins.turns import TurnedClock
 
 from hookgate.builtin_plugins.metering.budgets import rows
 from hookgate.builtin_plugins.metering.budgets.engine import Budgets
-from hookgate.builtin_plugins.metering.budgets.values import Hold, Record, Short, Want
-from hookgate.builtin_plugins.metering.budgets.windows import LeasedWindow
+from hookgate.builtin_plugins.metering.budgets.windows import (
+    Hold,
+    LeasedWindow,
+    Record,
+    Short,
+    Want,
+)
 from hookgate.builtin_plugins.metering.tables.budgets import LEASES, OPEN
 from hookgate.builtin_plugins.metering.tables.ledger import CALLS, written
 

@@ -13,7 +13,7 @@ from tests.builtin_plugins.turns import TurnedClock
 
 from hookgate.builtin_plugins.metering import tables
 from hookgate.builtin_plugins.metering.budgets.engine import Budgets
-from hookgate.builtin_plugins.metering.budgets.values import Hold, Record, Short, Want
+from hookgate.builtin_plugins.metering.budgets.windows import Hold, Record, Short, Want
 from hookgate.builtin_plugins.metering.tables.budgets import GATEWAYS, LEASES, OPEN, WINDOWS
 from hookgate.builtin_plugins.metering.tables.ledger import CALLS
 

@@ -33,7 +33,7 @@ from tests.builtin_plugins.turns import TurnedClock
 from hookgate.builtin_plugins.metering import tables
 from hookgate.builtin_plugins.metering.budgets import rows
 from hookgate.builtin_plugins.metering.budgets.engine import Budgets
-from hookgate.builtin_plugins.metering.budgets.values import Hold, Short, Standing, Want
+from hookgate.builtin_plugins.metering.budgets.windows import Hold, Short, Standing, Want
 from hookgate.builtin_plugins.metering.tables.budgets import GATEWAYS, LEASES, WINDOWS
 from hookgate.builtin_plugins.metering.tables.ledger import CALLS
 from hookgate.builtin_plugins.storage.store import SqlStore

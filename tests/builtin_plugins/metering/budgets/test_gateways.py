@@ -35,7 +35,7 @@ from tests.support.postgres import Server
 
 from hookgate.builtin_plugins.metering.budgets import rows
 from hookgate.builtin_plugins.metering.budgets.engine import Budgets
-from hookgate.builtin_plugins.metering.budgets.values import Hold
+from hookgate.builtin_plugins.metering.budgets.windows import Hold
 from hookgate.builtin_plugins.metering.tables.budgets import WINDOWS
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
@@ -57,7 +57,7 @@ GATEWAY = """
     from pydantic import SecretStr
     from hookgate.builtin_plugins.metering import tables
     from hookgate.builtin_plugins.metering.budgets.engine import Budgets
-    from hookgate.builtin_plugins.metering.budgets.values import Hold, Record, Want
+    from hookgate.builtin_plugins.metering.budgets.windows import Hold, Record, Want
     from hookgate.builtin_plugins.storage.engine.opening import open_store
     from hookgate.builtin_plugins.storage.settings import StorageSettings
     from hookgate.core.domain.messages import new_id

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hookgate.builtin_plugins.metering.sizing.outputs import (
+from hookgate.builtin_plugins.metering.sizing import (
     ENOUGH,
     LEAST,
     MOST_KEPT,

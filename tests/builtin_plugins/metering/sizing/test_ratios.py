@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.metering.sizing.ratios import MOST_MODELS, Ratios
+from hookgate.builtin_plugins.metering.sizing import MOST_MODELS, Ratios
 from hookgate.kit.tokens.sizes import KINDS, Sizes
 
 RECORDED = json.loads(

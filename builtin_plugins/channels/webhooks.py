@@ -1,9 +1,13 @@
-"""The door for posts of platforms: ``/webhook/{channel}``."""
+"""The door of webhooks: bounded before it is verified, and verified before it counts."""
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import json
+from base64 import b64decode
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,17 +26,169 @@ from hookgate import (
     read_unverified,
 )
 from hookgate.builtin_plugins.channels.book.events import ForeignEventError
-from hookgate.builtin_plugins.channels.webhooks.limiting import Rates
-from hookgate.builtin_plugins.channels.webhooks.verifying import (
-    RefusedPostError,
-    Signature,
-    check_head,
-)
 from hookgate.tasks import apart, finish
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.hosting import Hosted
-    from hookgate.builtin_plugins.channels.serving import Service
+    from hookgate.builtin_plugins.channels.service import Service
+
+CAPACITY = 4096
+"""Addresses that are remembered. Past it the one that was seen longest ago is forgotten."""
+
+
+class Rates:
+    """Buckets that fill up again over a minute, in bounded memory.
+
+    Args:
+        monotonic: Returns seconds that never go backwards.
+        capacity: Buckets that are remembered.
+    """
+
+    def __init__(self, monotonic: Callable[[], float], *, capacity: int = CAPACITY) -> None:
+        self._monotonic = monotonic
+        self._capacity = capacity
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def wait(self, key: str, per_minute: int) -> float:
+        """Take one from a bucket; return 0, or the seconds until there is one again."""
+        now = self._monotonic()
+        left, at = self._buckets.pop(key, (float(per_minute), now))
+        left = min(float(per_minute), left + (now - at) * per_minute / 60)
+        taken = left >= 1
+        self._buckets[key] = (left - 1 if taken else left, now)
+        if len(self._buckets) > self._capacity:
+            self._buckets.popitem(last=False)
+        return 0.0 if taken else (1 - left) * 60 / per_minute
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+
+# -- verifying -------------------------------------------------------------------
+
+# Whether a post comes from the platform: a secret in a header, or a signature over the body.
+
+MAX_HEADER = 1024
+"""Characters of a secret or a signature."""
+
+
+class RefusedPostError(Exception):
+    """A post is not taken.
+
+    Attributes:
+        status: What it is answered with.
+        why: Why, for the log; whoever has posted is told as little as possible.
+    """
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+        self.why = why
+
+
+def verifies_ed25519() -> bool:
+    """Whether signatures by Ed25519 can be checked: the extra ``ed25519`` is installed."""
+    try:
+        import nacl.signing  # noqa: F401 - that it can be imported is the answer
+    except ImportError:
+        return False
+    return True
+
+
+def check_head(webhook: Webhook, secret: str, headers: Mapping[str, str], now: float) -> None:
+    """Check what can be checked before the body is read.
+
+    Raises:
+        RefusedPostError: The secret is another one, there is no signature, or it is too old.
+    """
+    found = headers.get(webhook.header, "")
+    if not found or len(found) > MAX_HEADER or not found.isascii():
+        raise RefusedPostError(401, f"found no usable header {webhook.header}")
+    if webhook.verification == "header":
+        if not hmac.compare_digest(found.encode(), (webhook.prefix + secret).encode()):
+            raise RefusedPostError(401, f"found another secret in {webhook.header}")
+        return
+    if not found.startswith(webhook.prefix):
+        raise RefusedPostError(401, f"found {webhook.header} without {webhook.prefix!r}")
+    if webhook.timestamp:
+        stamp = headers.get(webhook.timestamp, "")
+        if not (stamp.isascii() and stamp.isdigit() and len(stamp) <= 12):
+            raise RefusedPostError(401, f"found no time in {webhook.timestamp}")
+        if abs(now - int(stamp)) > webhook.tolerance:
+            raise RefusedPostError(403, f"its time is off by more than {webhook.tolerance} s")
+
+
+class Signature:
+    """Checks the signature of a post while its body comes in.
+
+    Args:
+        webhook: How the post is signed.
+        secret: What it is checked by.
+        headers: The headers of the post, which `check_head` has let pass.
+    """
+
+    def __init__(self, webhook: Webhook, secret: str, headers: Mapping[str, str]) -> None:
+        self._webhook, self._secret = webhook, secret
+        before, after = webhook.signed.split("{body}") if self._signs else ("", "")
+        stamp = headers.get(webhook.timestamp, "") if webhook.timestamp else ""
+        self._before, self._after = (
+            part.replace("{timestamp}", stamp).encode() for part in (before, after)
+        )
+        self._text = headers[webhook.header].removeprefix(webhook.prefix)
+        self._hash = hmac.new(secret.encode(), self._before, hashlib.sha256)
+
+    @property
+    def _signs(self) -> bool:
+        return self._webhook.verification != "header"
+
+    def feed(self, piece: bytes) -> None:
+        """Take the next piece of the body, where the signature can be made of pieces."""
+        if self._webhook.verification == "hmac-sha256":
+            self._hash.update(piece)
+
+    def check(self, body: bytes) -> None:
+        """Check the signature, once all of `body` has been fed.
+
+        Raises:
+            RefusedPostError: It is none of the platform's.
+        """
+        if not self._signs:
+            return
+        encoding = self._webhook.encoding
+        try:
+            found = (
+                bytes.fromhex(self._text)
+                if encoding == "hex"
+                else b64decode(self._text, validate=True)
+            )
+        except ValueError:
+            raise RefusedPostError(401, f"the signature is no {encoding}") from None
+        if self._webhook.verification == "hmac-sha256":
+            self._hash.update(self._after)
+            right = hmac.compare_digest(self._hash.digest(), found)
+        else:
+            # Ed25519 goes over what is signed twice, so it needs all of it.
+            signed = self._before + body + self._after
+            right = _is_ed25519(bytes.fromhex(self._secret), signed, found)
+        if not right:
+            raise RefusedPostError(401, "the signature is another one")
+
+
+def _is_ed25519(key: bytes, signed: bytes, signature: bytes) -> bool:
+    # Only who speaks with such a platform has the library.
+    from nacl.exceptions import BadSignatureError
+    from nacl.signing import VerifyKey
+
+    if len(signature) != 64:
+        return False
+    try:
+        VerifyKey(key).verify(signed, signature)
+    except BadSignatureError:
+        return False
+    return True
+
+
+# -- The door for posts of platforms: ``/webhook/{channel}`` ---------------------
 
 READ_SECONDS = 30.0
 BUSY_SECONDS = 5.0

@@ -1,1 +1,0 @@
-"""Questions about tool calls, asked and answered in a channel by its listed approvers."""

@@ -1,1 +1,0 @@
-"""Posts of platforms: checked before they are read, committed before they are acknowledged."""

@@ -1,0 +1,445 @@
+"""What limits say of a call: the rules, which of them count for it, and what guards them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from hashlib import blake2b
+from math import ceil
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from urllib.parse import quote
+
+from pydantic import Field, ValidationError
+
+from hookgate import (
+    SWITCHES,
+    Host,
+    ModelRequest,
+    Provenance,
+    Refusal,
+    Section,
+    StoreError,
+    Switch,
+    Turn,
+    key_text,
+)
+from hookgate.builtin_plugins.metering.calls import MOST_CHARACTERS, plugin_of, tool_of
+from hookgate.builtin_plugins.metering.settings import BudgetSettings, MeteringSettings
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.metering.settings import GuardSettings, LimitSettings, Over, Scope
+
+PICO = 10**12
+"""Units of money in a dollar."""
+
+Unit: TypeAlias = Literal["tokens", "usd", "requests", "parallel"]
+Span: TypeAlias = Literal["turn", "minute", "day", "month", "now"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One thing that is limited.
+
+    Attributes:
+        name: The name of the budget or limit that it belongs to.
+        scope: Whose calls are counted together.
+        of: A glob of subjects; each has a counter of its own.
+        unit: What is counted; ``usd`` in units of 1e-12 dollars.
+        window: How long it is counted; ``now`` is what runs at one time.
+        limit: The most.
+        warn_at: The share from which operators are told; more than 1 for never.
+        over: What becomes of a call that does not fit.
+    """
+
+    name: str
+    scope: Scope
+    of: str
+    unit: Unit
+    window: Span
+    limit: int
+    warn_at: float = 2.0
+    over: Over = "refuse"
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether it limits a rate, and is over soon by itself."""
+        return self.window in ("minute", "now")
+
+    def covers(self, subject: str) -> bool:
+        """Whether it is for the calls of `subject`."""
+        return self.of == "*" or fnmatchcase(subject, self.of)
+
+
+def budget_rules(name: str, budget: BudgetSettings) -> Iterator[Rule]:
+    """Yield the rules of a budget, one for each unit."""
+    limits: tuple[tuple[Unit, int | None], ...] = (
+        ("tokens", budget.tokens),
+        ("usd", None if budget.usd is None else int(budget.usd * PICO)),
+    )
+    for unit, limit in limits:
+        if limit is not None:
+            yield Rule(
+                name=name,
+                scope=budget.scope,
+                of=budget.of,
+                unit=unit,
+                window=budget.window,
+                limit=limit,
+                warn_at=budget.warn_at,
+                over=budget.over,
+            )
+
+
+def limit_rules(name: str, given: LimitSettings) -> Iterator[Rule]:
+    """Yield the rules of a limit, one for each unit."""
+    limits: tuple[tuple[Unit, Span, int | None], ...] = (
+        ("requests", "minute", given.requests),
+        ("tokens", "minute", given.tokens),
+        ("parallel", "now", given.parallel),
+    )
+    for unit, window, limit in limits:
+        if limit is not None:
+            yield Rule(
+                name=name, scope=given.scope, of=given.of, unit=unit, window=window, limit=limit
+            )
+
+
+def subjects(turn: Turn, request: ModelRequest) -> Mapping[Scope, str]:
+    """Return whose call this is, by scope.
+
+    A nested turn spends what belongs to the person, session, channel and schedule that the turn
+    was started by which a message from outside has started; the agent is its own.
+    """
+    root = turn.root
+    address = root.address
+    found: dict[Scope, str] = {
+        "global": "*",
+        "agent": turn.agent.name,
+        "channel": address.channel,
+        "account": key_text(address.channel, address.account),
+        "key": root.principal.key or root.principal.id,
+        "session": str(root.session),
+    }
+    if tool := tool_of(turn):
+        found["tool"] = tool
+    if plugin := plugin_of(request):
+        found["plugin"] = plugin
+    if root.origin.provenance is Provenance.SCHEDULED:
+        found["heartbeat"] = root.origin.path or "scheduled"
+    return found
+
+
+def window_id(window: Span, now: datetime, turn: str) -> str:
+    """Return the name of the window that `now` lies in; days and months are those of UTC."""
+    moment = now.astimezone(UTC)
+    match window:
+        case "turn":
+            return f"turn:{turn}"
+        case "minute":
+            return f"minute:{moment:%Y-%m-%dT%H:%M}"
+        case "day":
+            return f"day:{moment:%Y-%m-%d}"
+        case "month":
+            return f"month:{moment:%Y-%m}"
+        case "now":
+            return "now"
+
+
+def until(window: Span, now: datetime) -> float | None:
+    """Return the seconds until the window is over; None where time does not end it."""
+    moment = now.astimezone(UTC)
+    day = moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    match window:
+        case "minute":
+            end = moment.replace(second=0, microsecond=0) + timedelta(minutes=1)
+        case "day":
+            end = day + timedelta(days=1)
+        case "month":
+            end = (day.replace(day=1) + timedelta(days=32)).replace(day=1)
+        case _:
+            return None
+    return (end - moment).total_seconds()
+
+
+def counter_key(rule: Rule, subject: str, now: datetime, turn: str) -> str:
+    """Return the key of the counter of `rule` for `subject`, in the window of `now`."""
+    window = window_id(rule.window, now, turn)
+    return f"{rule.name}.{rule.unit}/{rule.scope}:{_quoted(subject)}/{window}"
+
+
+@lru_cache(maxsize=4096)
+def _quoted(subject: str) -> str:
+    name = quote(subject, safe=" @.+-_~#*:", errors="surrogatepass")
+    if len(name) > MOST_CHARACTERS:
+        # A key that no index takes would fail what others lease with it. No quoted text has `%~`.
+        digest = blake2b(name.encode(), digest_size=16).hexdigest()
+        return f"{name[:MOST_CHARACTERS]}%~{digest}"
+    return name
+
+
+# -- ruling ----------------------------------------------------------------------
+
+# What is limited now: by the settings, and by what operators have set while the gateway runs.
+#
+# What operators set is a switch of the store, so that all gateways on it go by it within a
+# second, and so that it outlives them. A budget that was set has precedence over one of the
+# settings that has its name.
+
+SWITCH = "metering"
+PART = "metering.switch"
+MOST_RAISES = 200
+"""Raises that are kept, the newest ones: a switch is small."""
+
+
+class Set(Section):
+    """What operators have set: the value of the switch.
+
+    Attributes:
+        budgets: Budgets by name; None for one of the settings that is taken away.
+        raises: By how much single counters have been raised, by their keys.
+        paused: Why sessions may ask no model, by session.
+    """
+
+    budgets: dict[str, BudgetSettings | None] = Field(default_factory=dict)
+    raises: dict[str, int] = Field(default_factory=dict)
+    paused: dict[str, str] = Field(default_factory=dict)
+
+
+class Ruling:
+    """Holds the rules, and changes what operators set.
+
+    Attributes:
+        rules: The rules that hold now.
+        set: What operators have set.
+    """
+
+    def __init__(self, settings: MeteringSettings) -> None:
+        self._settings = settings
+        self._version = 0
+        self._unwatch: Callable[[], None] = lambda: None
+        self._durable = True
+        self.set = Set()
+        self.rules: Sequence[Rule] = ()
+        self.falls_back = False
+        self._apply()
+
+    @property
+    def budgets(self) -> dict[str, BudgetSettings]:
+        """The budgets that hold now, by name."""
+        found = {**self._settings.budgets, **self.set.budgets}
+        return {name: budget for name, budget in found.items() if budget is not None}
+
+    async def open(self, host: Host, *, durable: bool) -> None:
+        """Read what operators have set, and follow it.
+
+        Args:
+            host: The gateway.
+            durable: Whether counters outlive the gateway.
+        """
+        self._host, self._durable = host, durable
+        switches = host[SWITCHES]
+        self._unwatch = switches.watch(SWITCH, self._heard)
+        self._heard(await switches.get(SWITCH))
+
+    def close(self) -> None:
+        """Follow it no more."""
+        self._unwatch()
+
+    def take(self, settings: MeteringSettings) -> None:
+        """Go by other settings."""
+        self._settings = settings
+        self._apply()
+
+    def in_settings(self, name: str) -> bool:
+        """Whether the settings have a budget of this name."""
+        return name in self._settings.budgets
+
+    def bounded(self, raises: dict[str, int]) -> dict[str, int]:
+        """Return the newest of `raises`, as many as are kept."""
+        return dict(list(raises.items())[-MOST_RAISES:])
+
+    def raised(self, key: str) -> int:
+        """Return by how much the limit of a counter has been raised."""
+        return self.set.raises.get(key, 0)
+
+    def paused(self, session: str) -> Refusal | None:
+        """Return the refusal of a session that is paused; None for any other."""
+        why = self.set.paused.get(session)
+        if why is None:
+            return None
+        return Refusal(
+            code="session_paused",
+            message=f"this session is paused: {why}",
+            action=f"an operator looks at it and runs `hookgate budgets resume '{session}'`",
+        )
+
+    def unkept(self, rules: Sequence[Rule]) -> Refusal | None:
+        """Return a refusal where one of `rules` would begin anew with each start."""
+        if self._durable or self._settings.without_store == "count":
+            return None
+        for rule in rules:
+            if rule.window in ("day", "month"):
+                return Refusal(
+                    code="budget_unavailable",
+                    message=f"the budget `{rule.name}` cannot be kept: there is no durable store",
+                    action="mend the store (`hookgate status`), or set "
+                    '`[plugin.metering] without_store = "count"` to count in memory',
+                )
+        return None
+
+    # -- what operators set --------------------------------------------------
+
+    async def change(self, change: Callable[[Set], Set]) -> Set:
+        """Change what is set, and return it once it is durable.
+
+        Raises:
+            StoreError: It cannot be kept; nothing was changed.
+        """
+        switches = self._host[SWITCHES]
+        while True:
+            known = await switches.get(SWITCH)
+            made = change(self._read(known))
+            value = made.model_dump(mode="json", exclude_defaults=True)
+            kept = await switches.put(SWITCH, value, version=known.version)
+            if kept is not None:
+                self._heard(kept)
+                return made
+
+    async def pause(self, session: str, why: str) -> None:
+        """Pause a session: here at once, and everywhere where it can be kept."""
+        self.set = self.set.model_copy(update={"paused": {**self.set.paused, session: why}})
+        await self.change(
+            lambda known: known.model_copy(update={"paused": {**known.paused, session: why}})
+        )
+
+    def _heard(self, switch: Switch) -> None:
+        if switch.version < self._version:
+            return
+        self._version = switch.version
+        try:
+            self.set = self._read(switch)
+        except StoreError as error:
+            self._host.standing(PART).bad(str(error))
+        else:
+            self._host.standing(PART).good()
+        self._apply()
+
+    def _read(self, switch: Switch) -> Set:
+        try:
+            return Set.model_validate(switch.value or {})
+        except ValidationError as error:
+            raise StoreError(
+                f"what operators have set for budgets cannot be read (switch {SWITCH!r}): "
+                f"{error.errors()[0]['msg']}"
+            ) from error
+
+    def _apply(self) -> None:
+        found: list[Any] = []
+        for name, budget in sorted(self.budgets.items()):
+            found += budget_rules(name, budget)
+        for name, limit in sorted(self._settings.limits.items()):
+            found += limit_rules(name, limit)
+        self.rules = tuple(found)
+        self.falls_back = any(rule.over == "fallback" for rule in self.rules)
+
+
+# -- guard -----------------------------------------------------------------------
+
+# Sessions whose turn burns far more than any of theirs has: they are paused until somebody looks.
+#
+# What a session's turns have used in the last days is kept in memory, and read from the ledger
+# when the session is first seen. A turn that has used more than so many times their 95th
+# percentile gets no further model call.
+
+SESSIONS = 4096
+"""Sessions that are kept in memory; of others the history is read again."""
+TURNS = 1000
+"""Turns of a session that are looked at, the last ones."""
+
+
+def percentile(values: Iterable[int], share: float) -> int:
+    """Return the least of `values` that `share` of them do not exceed (the nearest rank)."""
+    ordered = sorted(values)
+    return ordered[max(ceil(len(ordered) * share) - 1, 0)]
+
+
+@dataclass(slots=True)
+class _Burn:
+    """What is known of a session.
+
+    Attributes:
+        turns: When each of its turns has last asked a model, and the tokens of it, oldest first.
+        known: Whether the ledger was asked for them.
+    """
+
+    turns: OrderedDict[str, tuple[datetime, int]] = field(default_factory=OrderedDict)
+    known: bool = False
+
+
+class Guard:
+    """Knows what the turns of sessions use.
+
+    Attributes:
+        settings: When a turn burns too much.
+    """
+
+    def __init__(self, settings: GuardSettings) -> None:
+        self.settings = settings
+        self._burns: OrderedDict[str, _Burn] = OrderedDict()
+
+    def knows(self, session: str) -> bool:
+        """Whether the history of a session has been asked for."""
+        burn = self._of(session)
+        known, burn.known = burn.known, True
+        return known
+
+    def recall(self, session: str, turns: Iterable[tuple[str, datetime, int]]) -> None:
+        """Take what the ledger has of a session's earlier turns, the oldest first."""
+        burn = self._of(session)
+        earlier = {turn: (at, used) for turn, at, used in turns if turn not in burn.turns}
+        burn.turns = OrderedDict([*earlier.items(), *burn.turns.items()][-TURNS:])
+
+    def add(self, session: str, turn: str, tokens: int, at: datetime) -> None:
+        """Count tokens of a turn; several turns of a session may ask models side by side."""
+        turns = self._of(session).turns
+        turns[turn] = (at, turns.get(turn, (at, 0))[1] + tokens)
+        if len(turns) > TURNS:
+            turns.popitem(last=False)
+
+    def strange(self, session: str, turn: str, now: datetime) -> str:
+        """Say why a turn may not go on, or "".
+
+        Args:
+            session: The session.
+            turn: The turn that wants to ask a model.
+            now: The time.
+        """
+        turns, settings = self._of(session).turns, self.settings
+        used = turns.get(turn, (now, 0))[1]
+        if not settings.enabled or used < settings.least_tokens:
+            return ""
+        recent = [
+            tokens
+            for one, (at, tokens) in turns.items()
+            if one != turn and (now - at).days < settings.days
+        ]
+        if len(recent) < settings.samples:
+            return ""
+        usual = percentile(recent, 0.95)
+        if used <= settings.times * usual:
+            return ""
+        return (
+            f"this turn has used {used:,} tokens, {settings.times:g} times more than "
+            f"19 of 20 of its session's last {len(recent)} turns ({usual:,} tokens)"
+        )
+
+    def _of(self, session: str) -> _Burn:
+        burn = self._burns.setdefault(session, _Burn())
+        self._burns.move_to_end(session)
+        if len(self._burns) > SESSIONS:
+            self._burns.popitem(last=False)
+        return burn

@@ -1,1 +1,0 @@
-"""What is limited: rules of the settings and of operators, and the guard against strange burns."""
