@@ -229,7 +229,7 @@ async def on_the_path(rules: Path, number: int) -> list[int]:
         {"plugins": {"entry_points": False}, "log": {"level": "error"}}
     )
     async with Gateway(settings, builtin=(), plugins=[plugin]) as gateway:
-        calls = ToolCalls(gateway.host, lambda _: lambda _: ())
+        calls = ToolCalls(gateway.host)
         turn = some_turn(some_tool())
         uses = [
             ToolUse(id=f"c{place}", name=CALLED, input=some_arguments(place))

@@ -33,10 +33,10 @@ from hookgate.builtin_plugins.providers.settings import ProviderSettings
 from hookgate.core.domain.messages import Message
 from hookgate.core.domain.models import ModelRef, ModelRequest, TextDelta
 from hookgate.core.domain.parts import Text
-from hookgate.core.domain.ports import Egress
 from hookgate.core.domain.turn import Turn
 from hookgate.core.settings.schema import Settings
 from hookgate.core.settings.secret_store import SecretStore
+from hookgate.ports import Egress
 
 STREAMS = 100
 GAP = 0.01

@@ -161,7 +161,7 @@ class Runtime:
             self.routes.plugin = implementation.plugin
             await hooks.run_one(implementation, host, self.routes)
         host.provide(ERROR_CODES, self.routes.codes)
-        calls = ToolCalls(host, self._catalogue.check_of)
+        calls = ToolCalls(host)
         router = await self._router(self.settings)
         self._turns = Turns(host, calls, router, self._catalogue.snapshot)
         host.attach(turns=self._turns)

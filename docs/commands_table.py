@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from hookgate.cli.operation_commands import SHIPPED
-from hookgate.core.domain.operations import describe_operation
+from hookgate.clients import describe_operation
 from hookgate.core.settings.schema import Settings
 from hookgate.gateway import Gateway
 

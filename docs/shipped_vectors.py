@@ -16,9 +16,9 @@ import numpy as np
 
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder
 from hookgate.builtin_plugins.embedding.shipped import SHIPPED, ShippedVectors
-from hookgate.core.domain.ports import EMBEDDER
 from hookgate.core.settings.schema import Settings
 from hookgate.gateway import Gateway
+from hookgate.ports import EMBEDDER
 
 QUIET_SECONDS = 10.0
 """The gateway has settled when nothing was embedded for so long."""

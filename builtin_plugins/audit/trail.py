@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hookgate import Clock, Principal, Secrets, new_id
 from hookgate.builtin_plugins.audit.entries import Entry
-from hookgate.builtin_plugins.audit.seals import Findings, Verifier
+from hookgate.builtin_plugins.audit.seals import Findings, Head, Sealer, Verifier
 from hookgate.settings import redact_json
 from hookgate.wire import canonical
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.audit.seals import Head, Sealer
     from hookgate.builtin_plugins.audit.tables import Keeper
 
 

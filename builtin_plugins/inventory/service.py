@@ -15,8 +15,15 @@ from typing import TYPE_CHECKING
 from hookgate import STORE, SWITCHES, Capability, Host, Principal, StartError, StoreError, Switch
 from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE, Keeping
 from hookgate.builtin_plugins.inventory.multiplexer import Multiplexer
-from hookgate.builtin_plugins.inventory.projection import RECORDS, Fed, Projection, fed
-from hookgate.builtin_plugins.inventory.record import derived_writable
+from hookgate.builtin_plugins.inventory.projection import (
+    RECORDS,
+    Fed,
+    Projection,
+    Served,
+    SourceStatus,
+    fed,
+)
+from hookgate.builtin_plugins.inventory.record import CapabilityRecord, derived_writable
 from hookgate.builtin_plugins.inventory.sources.source import (
     RuntimeDisconnectedError,
     RuntimeSource,
@@ -28,8 +35,6 @@ from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.inventory.kept.tables import StoreProjection
-    from hookgate.builtin_plugins.inventory.projection import Served, SourceStatus
-    from hookgate.builtin_plugins.inventory.record import CapabilityRecord
     from hookgate.builtin_plugins.inventory.settings import InventorySettings
 
 BROUGHT_BY = "inventory"

@@ -25,14 +25,21 @@ from hookgate import (
 from hookgate.builtin_plugins.metering.budgets.windows import MOST, Hold, Record, Short, Want
 from hookgate.builtin_plugins.metering.calls import LOST, Call, billed, charged
 from hookgate.builtin_plugins.metering.instruments import BUDGET, CALL, REFUSED, call_fields
-from hookgate.builtin_plugins.metering.limits import Rule, Unit, counter_key, subjects, until
+from hookgate.builtin_plugins.metering.limits import (
+    Guard,
+    Rule,
+    Ruling,
+    Unit,
+    counter_key,
+    subjects,
+    until,
+)
 from hookgate.builtin_plugins.metering.reports import amount_text
 from hookgate.builtin_plugins.metering.sizing import Sizing
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.budgets.engine import Budgets
     from hookgate.builtin_plugins.metering.ledger import Ledger
-    from hookgate.builtin_plugins.metering.limits import Guard, Ruling
     from hookgate.builtin_plugins.metering.prices.book import Prices
     from hookgate.builtin_plugins.metering.prices.tariff import Tariff
 

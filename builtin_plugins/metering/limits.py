@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from hashlib import blake2b
 from math import ceil
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 from urllib.parse import quote
 
 from pydantic import Field, ValidationError
@@ -28,10 +28,14 @@ from hookgate import (
     key_text,
 )
 from hookgate.builtin_plugins.metering.calls import MOST_CHARACTERS, plugin_of, tool_of
-from hookgate.builtin_plugins.metering.settings import BudgetSettings, MeteringSettings
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.metering.settings import GuardSettings, LimitSettings, Over, Scope
+from hookgate.builtin_plugins.metering.settings import (
+    BudgetSettings,
+    GuardSettings,
+    LimitSettings,
+    MeteringSettings,
+    Over,
+    Scope,
+)
 
 PICO = 10**12
 """Units of money in a dollar."""

@@ -6,15 +6,12 @@ import math
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from hookgate import Ending, Host, ModelRef, ModelRequest, Turn, Usage
 from hookgate.kit.tokens.bills import TRIMS, Wording, counted
 from hookgate.kit.tokens.bounds import input_bound, sizes_of
-from hookgate.kit.tokens.sizes import KINDS, TYPICAL
-
-if TYPE_CHECKING:
-    from hookgate.kit.tokens.sizes import Sizes
+from hookgate.kit.tokens.sizes import KINDS, TYPICAL, Sizes
 
 MARGIN = 4.0
 """Deviations above the mean that are reserved. It costs little to be generous: what a call does not

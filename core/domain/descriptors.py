@@ -246,17 +246,6 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def kind_order(kind: CapabilityKind) -> tuple[int, str]:
-    """Return the place of a kind in a list: the known ones first, then the others by name."""
-    known = list(KINDS)
-    return (known.index(kind) if kind in KINDS else len(known), kind)
-
-
-def kind_label(kind: CapabilityKind) -> str:
-    """Return what many capabilities of a kind are called, such as ``Skills``."""
-    return KINDS.get(kind) or f"{kind.replace('_', ' ').replace('-', ' ').capitalize()}s"
-
-
 def least_own(*whose: Whose) -> Whose:
     """Return whose a text is that is made of several: foreign words make all of it foreign."""
     return "foreign" if "foreign" in whose else "plugin" if "plugin" in whose else "own"

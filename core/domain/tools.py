@@ -9,8 +9,10 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.errors import ToolDefinitionError
 from hookgate.core.domain.messages import CLEAN, Taint
 from hookgate.core.domain.parts import Content, plain_text
+from hookgate.core.domain.schemas import SchemaCheck, compile_schema
 from hookgate.core.domain.strict_json import canonical
 
 if TYPE_CHECKING:
@@ -117,6 +119,7 @@ class Tool:
     admitted: bool = field(default=False, init=False, repr=False, compare=False)
     counted: tuple[object, int] | None = field(default=None, init=False, repr=False, compare=False)
     _declared: str = field(default="", init=False, repr=False, compare=False)
+    _check: SchemaCheck | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def declaration(self) -> str:
@@ -128,6 +131,18 @@ class Tool:
         if self.admitted:
             object.__setattr__(self, "_declared", text)
         return text
+
+    def wrong_arguments(self, arguments: Mapping[str, Any]) -> Sequence[str]:
+        """Return what of `arguments` does not fit the schema, in sentences; nothing wrong: []."""
+        check = self._check
+        if check is None:
+            try:
+                check = compile_schema(self.schema, tool=self.name)
+            except ToolDefinitionError as error:
+                return [f"the tool's own schema cannot be used: {error}"]
+            if self.admitted:
+                object.__setattr__(self, "_check", check)
+        return check(arguments)
 
     @property
     def digest(self) -> str:

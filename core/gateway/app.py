@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from hookgate.core.domain import strict_json
-from hookgate.core.domain.operations import Access
 from hookgate.core.gateway.middleware import decide, set_headers
-from hookgate.core.gateway.routes import Route, Routes
+from hookgate.core.gateway.routes import Access, Route, Routes
 from hookgate.core.gateway.server import SERVER, Server
 from hookgate.core.gateway.wire.rest import serve_named, serve_operation
 from hookgate.core.gateway.wire.websocket import serve_socket

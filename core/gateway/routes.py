@@ -8,13 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 
 from hookgate.core.domain.errors import StartError
-from hookgate.core.domain.operations import Access, Cors
 from hookgate.core.gateway.access.auth import Caller
 from hookgate.core.gateway.access.credentials import FORMS, check_forms
 from hookgate.core.gateway.access.origin import OriginRule
@@ -24,7 +23,7 @@ from hookgate.core.settings.schema import OriginName
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from hookgate.core.domain.turn import Principal
+    from hookgate.core.domain.turn import Principal, Scope
 
 T = TypeVar("T")
 
@@ -37,6 +36,49 @@ _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"))
 _CODE = re.compile(r"[a-z][a-z0-9_]{2,63}")
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'+.^_`|~-]+")
 _ORIGINS = TypeAdapter(tuple[OriginName, ...])
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may use a route. A route that declares none is refused at start.
+
+    Build it with `public`, `scoped` or `self_checked`.
+    """
+
+    kind: Literal["public", "scoped", "self_checked"]
+    scope: Scope | None = None
+    why: str = ""
+
+    @classmethod
+    def public(cls, why: str) -> Access:
+        """Anybody may use it; `why` is shown by `plugins why` and in the route listing."""
+        return cls("public", None, why)
+
+    @classmethod
+    def scoped(cls, scope: Scope) -> Access:
+        """A principal with `scope` may use it."""
+        return cls("scoped", scope)
+
+    @classmethod
+    def self_checked(cls, why: str) -> Access:
+        """The handler checks a signature or a secret of its own, as a webhook does."""
+        return cls("self_checked", None, why)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cors:
+    """The foreign web pages that may use one route.
+
+    Attributes:
+        origins: Their origins, ``https://app.example``. There is no ``*``: on loopback it would
+            hand the gateway to every page that its owner opens.
+        methods: The methods that a browser is told; none stands for the route's own.
+        headers: The request headers that it is told.
+    """
+
+    origins: tuple[str, ...]
+    methods: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ("Authorization", "Content-Type", "X-Api-Key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

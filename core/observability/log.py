@@ -12,7 +12,9 @@ a gateway at hand::
 
 from __future__ import annotations
 
+import json
 import logging
+import math
 import re
 import sys
 import threading
@@ -21,7 +23,6 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
-import orjson
 import structlog
 from structlog.typing import FilteringBoundLogger, Processor
 
@@ -40,6 +41,7 @@ EVERYTHING = ("",)
 OWN = "hookgate"
 MAX_DEPTH = 8
 
+_JSON: Mapping[str, Any] = {"ensure_ascii": False, "separators": (",", ":")}
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 # What would move the cursor, or begin a line that the gateway did not write.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
@@ -256,7 +258,7 @@ class _Redactor:
 
     def _clean(self, value: Any, depth: int = 0) -> Any:
         if value is None or isinstance(value, bool | int | float):
-            return value
+            return value if not isinstance(value, float) or math.isfinite(value) else None
         if isinstance(value, str):
             return self._text(value)
         if depth >= MAX_DEPTH:
@@ -313,28 +315,8 @@ def _json(logger: Any, method: str, event: Mapping[str, Any]) -> str:
         "level": event.get("level", method),
         "event": event.get("event", ""),
     }
-    return _json_text({**first, **{key: event[key] for key in event if key not in first}})
-
-
-def _json_text(value: Any) -> str:
-    try:
-        return orjson.dumps(value).decode()
-    except TypeError:
-        # Integers beyond 64 bits, and halves of surrogate pairs.
-        return orjson.dumps(_plain(value)).decode()
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case dict():
-            return {_plain(key): _plain(item) for key, item in value.items()}
-        case list():
-            return [_plain(item) for item in value]
-        case str():
-            return value.encode("utf-8", "backslashreplace").decode()
-        case int() if value.bit_length() > 63:
-            return str(value)
-    return value
+    # Halves of surrogate pairs become escapes where the line is written.
+    return json.dumps({**first, **{key: event[key] for key in event if key not in first}}, **_JSON)
 
 
 def _console(*, colors: bool) -> Processor:

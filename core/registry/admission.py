@@ -62,30 +62,27 @@ def tool_admission(settings: TurnSettings) -> Callable[[str, Tool], Tool]:
         if type(tool) is Tool and tool.admitted and tool.plugin == source:
             return tool
         made = _copied(source, tool)
-        if not NAME.fullmatch(made.name):
-            raise ToolDefinitionError(
-                made.name, "expected a name of 1 to 64 characters of [A-Za-z0-9_-]"
-            )
-        if made.run is None and made.owner == "host":
-            raise ToolDefinitionError(made.name, "it has no runner: set `run`")
-        if not isinstance(made.idempotent, bool | None):
-            raise ToolDefinitionError(
-                made.name,
-                f"found idempotent={made.idempotent!r}, expected True, False, or None: not known",
-            )
-        wrong = _claims(source, made.flags, made.sandbox)
-        if wrong:
+        if wrong := _wrong(source, made, settings):
             raise ToolDefinitionError(made.name, wrong)
-        if settings.sandbox == "required" and made.sandbox != "wasm":
-            raise ToolDefinitionError(
-                made.name,
-                f"found sandbox {made.sandbox!r}, expected 'wasm': `turn.sandbox` is 'required'",
-            )
         compile_schema(made.schema, tool=made.name)
         object.__setattr__(made, "admitted", True)
         return made
 
     return admit
+
+
+def _wrong(source: str, tool: Tool, settings: TurnSettings) -> str:
+    if not NAME.fullmatch(tool.name):
+        return "expected a name of 1 to 64 characters of [A-Za-z0-9_-]"
+    if tool.run is None and tool.owner == "host":
+        return "it has no runner: set `run`"
+    if not isinstance(tool.idempotent, bool | None):
+        return f"found idempotent={tool.idempotent!r}, expected True, False, or None: not known"
+    if claims := _claims(source, tool.flags, tool.sandbox):
+        return claims
+    if settings.sandbox == "required" and tool.sandbox != "wasm":
+        return f"found sandbox {tool.sandbox!r}, expected 'wasm': `turn.sandbox` is 'required'"
+    return ""
 
 
 def channel_admission(settings: TurnSettings) -> Callable[[str, Channel], Channel]:

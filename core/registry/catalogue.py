@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,9 +17,8 @@ from hookgate.core.domain.descriptors import (
     least_own,
     parameters_of,
 )
-from hookgate.core.domain.errors import HookgateError, ToolDefinitionError
+from hookgate.core.domain.errors import HookgateError
 from hookgate.core.domain.ports import FACES
-from hookgate.core.domain.schemas import compile_schema
 from hookgate.core.domain.tools import Tool
 from hookgate.core.registry.admission import SANDBOX_RUNNER, is_own, own_sources
 from hookgate.core.registry.snapshots import CapabilityIndex, Registry, Snapshot
@@ -30,12 +29,8 @@ if TYPE_CHECKING:
     from hookgate.core.host import Host
 
 T = TypeVar("T")
-Check = Callable[[Mapping[str, Any]], Sequence[str]]
 
 _PLURAL = {"channel": "channels", "tool": "tools", "capability": "capabilities", "card": "cards"}
-
-CLIENT_CHECKS = 512
-"""Compiled schemas of client-owned tools that are kept."""
 
 
 class Catalogue:
@@ -43,7 +38,6 @@ class Catalogue:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._checks: dict[str, tuple[Tool, Check]] = {}
         self._snapshot = Snapshot()
         self._version = -1
         self._filled_once = False
@@ -125,21 +119,6 @@ class Catalogue:
             return faces.shown()
         own = own_sources(self._host)
         return {name: tool for name, tool in there.items() if is_own(tool, own)}, {}
-
-    def check_of(self, tool: Tool) -> Check:
-        """Return the check of a tool's arguments, compiled once."""
-        known = self._checks.get(tool.name)
-        if known is not None and known[0] is tool:
-            return known[1]
-        try:
-            check: Check = compile_schema(tool.schema, tool=tool.name)
-        except ToolDefinitionError as error:
-            why = [f"the tool's own schema cannot be used: {error}"]
-            return lambda _: why
-        if len(self._checks) > CLIENT_CHECKS + len(self._host.tools):
-            self._checks.clear()
-        self._checks[tool.name] = (tool, check)
-        return check
 
     # -- one source at a time ------------------------------------------------
 

@@ -180,15 +180,21 @@ class Registry(Mapping[str, T]):
 
 
 class CapabilityIndex:
-    """A `Capabilities` view over fixed rows, indexed by kind."""
+    """A `Capabilities` view over fixed rows, indexed by kind, without what is withheld of them."""
 
-    def __init__(self, rows: Mapping[str, Capability], version: int) -> None:
+    def __init__(
+        self,
+        rows: Mapping[str, Capability],
+        version: int,
+        *,
+        withheld: frozenset[str] = frozenset(),
+    ) -> None:
         self._rows = rows
         self._version = version
-        kinds: dict[CapabilityKind, dict[str, Capability]] = {}
-        for row in rows.values():
-            kinds.setdefault(row.kind, {})[row.id] = row
-        self._kinds = kinds
+        self._withheld = withheld
+        self._kinds: dict[CapabilityKind, dict[str, Capability]] = {}
+        for row in () if withheld else rows.values():
+            self._kinds.setdefault(row.kind, {})[row.id] = row
 
     @property
     def version(self) -> int:
@@ -197,57 +203,31 @@ class CapabilityIndex:
 
     def get(self, capability_id: str) -> Capability | None:
         """Return the capability with this id."""
-        return self._rows.get(capability_id)
+        return None if capability_id in self._withheld else self._rows.get(capability_id)
 
     def of_kind(self, kind: CapabilityKind) -> Mapping[str, Capability]:
         """Return the capabilities of one kind by id."""
-        return self._kinds.get(kind, _EMPTY)
-
-    def without(self, ids: frozenset[str]) -> CapabilityIndex | WithheldView:
-        """Return a view that lacks `ids`; costs nothing where `ids` is empty."""
-        return WithheldView(self, ids) if ids else self
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __contains__(self, capability_id: object) -> bool:
-        return capability_id in self._rows
-
-    def __iter__(self) -> Iterator[Capability]:
-        return iter(self._rows.values())
-
-
-class WithheldView:
-    """A `Capabilities` view that lacks some ids, without copying the rest."""
-
-    def __init__(self, index: CapabilityIndex, ids: frozenset[str]) -> None:
-        self._index = index
-        self._ids = ids
-
-    @property
-    def version(self) -> int:
-        """The version of the index below."""
-        return self._index.version
-
-    def get(self, capability_id: str) -> Capability | None:
-        """Return the capability with this id, unless it is withheld."""
-        return None if capability_id in self._ids else self._index.get(capability_id)
-
-    def of_kind(self, kind: CapabilityKind) -> Mapping[str, Capability]:
-        """Return the capabilities of one kind that are not withheld."""
-        rows = self._index.of_kind(kind)
-        if self._ids.isdisjoint(rows):
+        rows = self._kinds.get(kind, _EMPTY)
+        if self._withheld.isdisjoint(rows):
             return rows
-        return {key: row for key, row in rows.items() if key not in self._ids}
+        return {key: row for key, row in rows.items() if key not in self._withheld}
+
+    def without(self, ids: frozenset[str]) -> CapabilityIndex:
+        """Return a view that lacks `ids`, and copies none of the rest."""
+        if not ids:
+            return self
+        view = CapabilityIndex(self._rows, self._version, withheld=self._withheld | ids)
+        view._kinds = self._kinds
+        return view
 
     def __len__(self) -> int:
-        return len(self._index) - sum(1 for key in self._ids if key in self._index)
+        return len(self._rows) - sum(1 for key in self._withheld if key in self._rows)
 
     def __contains__(self, capability_id: object) -> bool:
-        return capability_id not in self._ids and capability_id in self._index
+        return capability_id not in self._withheld and capability_id in self._rows
 
     def __iter__(self) -> Iterator[Capability]:
-        return (row for row in self._index if row.id not in self._ids)
+        return (row for row in self._rows.values() if row.id not in self._withheld)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

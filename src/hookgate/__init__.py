@@ -1,7 +1,7 @@
 """hookgate: a gateway between people and language models in which every feature is a plugin.
 
 What a plugin's author imports stands here and in the rooms beside it: `hookgate.catalogue`,
-`hookgate.channels`, `hookgate.clients`, `hookgate.metrics`, `hookgate.sessions`,
+`hookgate.channels`, `hookgate.clients`, `hookgate.metrics`, `hookgate.ports`, `hookgate.sessions`,
 `hookgate.settings`, `hookgate.tasks`, `hookgate.wire` and `hookgate.kit`. What lies behind them
 may move. Importing the package loads none of it: a name loads its module when it is first used.
 """

@@ -111,24 +111,15 @@ from hookgate.core.domain.models import (
 )
 from hookgate.core.domain.operations import (
     POSITIONAL as POSITIONAL,
-)
-from hookgate.core.domain.operations import (
-    Access as Access,
-    Cors as Cors,
     Empty as Empty,
     Invocation as Invocation,
     Operation as Operation,
     OperationModel as OperationModel,
-)
-from hookgate.core.domain.operations import (
     not_found as not_found,
-)
-from hookgate.core.domain.operations import (
     operation as operation,
-)
-from hookgate.core.domain.operations import (
     operations_of as operations_of,
 )
+from hookgate.core.gateway.routes import Access as Access, Cors as Cors
 from hookgate.core.domain.parts import (
     Audio as Audio,
     Content as Content,
@@ -146,19 +137,30 @@ from hookgate.core.domain.ports import (
     CONVERSATIONS as CONVERSATIONS,
     Clock as Clock,
     Conversations as Conversations,
-    EGRESS as EGRESS,
-    EMBEDDER as EMBEDDER,
-    Egress as Egress,
-    Embedder as Embedder,
     Key as Key,
     LANES as LANES,
     Lanes as Lanes,
     Lease as Lease,
     Loaded as Loaded,
+    Page as Page,
+    SECRETS as SECRETS,
+    SWITCHES as SWITCHES,
+    Said as Said,
+    Secrets as Secrets,
+    Switch as Switch,
+    TOKENS as TOKENS,
+    TokenCounter as TokenCounter,
+)
+from hookgate.ports import STORE as STORE, Store as Store
+from hookgate.core.domain.ports import SIGNALS as SIGNALS, Signals as Signals
+from hookgate.ports import (
+    EGRESS as EGRESS,
+    EMBEDDER as EMBEDDER,
+    Egress as Egress,
+    Embedder as Embedder,
     OUTCOME_WINDOWS as OUTCOME_WINDOWS,
     OutcomeEntry as OutcomeEntry,
     OutcomeWindows as OutcomeWindows,
-    Page as Page,
     PartsEmbedder as PartsEmbedder,
     QUESTIONS as QUESTIONS,
     Question as Question,
@@ -167,18 +169,7 @@ from hookgate.core.domain.ports import (
     Acceptance as Acceptance,
     Acceptances as Acceptances,
     Subject as Subject,
-    SECRETS as SECRETS,
-    SIGNALS as SIGNALS,
-    STORE as STORE,
-    SWITCHES as SWITCHES,
-    Said as Said,
-    Secrets as Secrets,
     Settled as Settled,
-    Signals as Signals,
-    Store as Store,
-    Switch as Switch,
-    TOKENS as TOKENS,
-    TokenCounter as TokenCounter,
     embed_parts as embed_parts,
 )
 from hookgate.core.domain.tools import (

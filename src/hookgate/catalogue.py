@@ -6,12 +6,11 @@ from hookgate.core.domain.descriptors import (
     EXAMPLES as EXAMPLES,
     EXAMPLE_CHARS as EXAMPLE_CHARS,
     ExamplesError as ExamplesError,
+    CapabilityKind,
     KINDS as KINDS,
     KIND_PATTERN as KIND_PATTERN,
     Whose as Whose,
     checked_examples as checked_examples,
-    kind_label as kind_label,
-    kind_order as kind_order,
     least_own as least_own,
     parameters_of as parameters_of,
 )
@@ -30,3 +29,14 @@ from hookgate.core.turn.tools.call import (
 from hookgate.core.turn.tools.offer import (
     is_chosen as is_chosen,
 )
+
+
+def kind_order(kind: CapabilityKind) -> tuple[int, str]:
+    """Return the place of a kind in a list: the known ones first, then the others by name."""
+    known = list(KINDS)
+    return (known.index(kind) if kind in KINDS else len(known), kind)
+
+
+def kind_label(kind: CapabilityKind) -> str:
+    """Return what many capabilities of a kind are called, such as ``Skills``."""
+    return KINDS.get(kind) or f"{kind.replace('_', ' ').replace('-', ' ').capitalize()}s"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, MetaData
 
     from hookgate.builtin_plugins.storage.store import SqlStore
-    from hookgate.core.domain.ports import Store
+    from hookgate.ports import Store
 
 
 @asynccontextmanager

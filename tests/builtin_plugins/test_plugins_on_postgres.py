@@ -26,9 +26,9 @@ from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.wasm import tables as wasm_tables
 from hookgate.core.domain.descriptors import Card
-from hookgate.core.domain.ports import OutcomeEntry
 from hookgate.kit.acceptance import tables as acceptance_tables
 from hookgate.kit.records import trim
+from hookgate.ports import OutcomeEntry
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,8 @@ import pytest
 from tests.support.script import Script, Scripted, gateway, say
 
 from hookgate import Block, Capability, ContextBuilder, Gateway, Settings, Turn, hookimpl
-from hookgate.core.domain.descriptors import KINDS, kind_label, kind_order
+from hookgate.catalogue import kind_label, kind_order
+from hookgate.core.domain.descriptors import KINDS
 from hookgate.core.domain.errors import HookgateError
 from hookgate.core.host import QuarterTokens
 

@@ -44,12 +44,13 @@ from hookgate.core.domain.errors import EmbeddingError, ProviderError, TurnError
 from hookgate.core.domain.messages import Provenance, ToolResultPart
 from hookgate.core.domain.models import ModelRequest, SystemText
 from hookgate.core.domain.parts import Image
-from hookgate.core.domain.ports import AUDIT, EMBEDDER, STORE, SWITCHES, Switch
+from hookgate.core.domain.ports import AUDIT, SWITCHES, Switch
 from hookgate.core.domain.turn import Address, Origin, Principal, Turn, TurnPlan, TurnRequest
 from hookgate.core.host import Host
 from hookgate.core.registry.agents import Router
 from hookgate.core.settings.schema import Settings
 from hookgate.hookspecs import hookimpl
+from hookgate.ports import EMBEDDER, STORE
 from hookgate.sessions import FileSwitches
 
 __all__ = ["served"]

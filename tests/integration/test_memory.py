@@ -19,12 +19,13 @@ from hookgate.core.domain.descriptors import Card, Flags, Rejected
 from hookgate.core.domain.errors import StoreUnavailableError, TurnError
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.operations import Invocation
-from hookgate.core.domain.ports import CONVERSATIONS, STORE
+from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.tools import ToolCall, ToolResult, Verdict
 from hookgate.core.domain.turn import Address, Claim, Origin, Principal, Turn, TurnRequest
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.testing.model import call, say
 from hookgate.kit.tooling import tool
+from hookgate.ports import STORE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

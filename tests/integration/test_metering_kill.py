@@ -29,9 +29,9 @@ from tests.integration.spender import AMPLE, PEERS, TIGHT, Spending, settings
 from hookgate.builtin_plugins.metering.tables.budgets import GATEWAYS, LEASES, OPEN, WINDOWS
 from hookgate.builtin_plugins.metering.tables.ledger import CALLS
 from hookgate.core.domain.operations import Invocation
-from hookgate.core.domain.ports import STORE
 from hookgate.core.domain.turn import Principal
 from hookgate.gateway import Gateway
+from hookgate.ports import STORE
 
 SPENDER = Path(__file__).with_name("spender.py")
 PICO = 10**12

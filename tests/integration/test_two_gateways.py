@@ -22,10 +22,11 @@ from hookgate.builtin_plugins.storage.tables import QUESTION_ROWS
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.errors import StoreUnavailableError
 from hookgate.core.domain.models import ModelRequest
-from hookgate.core.domain.ports import CONVERSATIONS, QUESTIONS, STOPPED, STORE
+from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.turn import SessionKey, Turn
 from hookgate.core.gateway.access import tokens as token_module
 from hookgate.core.gateway.serve import listen
+from hookgate.ports import QUESTIONS, STOPPED, STORE
 
 pytestmark = pytest.mark.slow
 

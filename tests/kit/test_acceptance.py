@@ -13,11 +13,11 @@ from tests.support.script import Script, Scripted, gateway, until
 from hookgate.builtin_plugins.storage.plugin import Plugin as Storage
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.core.domain.errors import StoreError, StoreUnavailableError
-from hookgate.core.domain.ports import ACCEPTANCES, STORE, Subject
 from hookgate.kit.acceptance import tables
 from hookgate.kit.acceptance.acceptances import AcceptanceBook, acceptances_of
 from hookgate.kit.acceptance.tables import Accepted
 from hookgate.kit.records import MemoryStore
+from hookgate.ports import ACCEPTANCES, STORE, Subject
 
 ONE, OTHER = Subject(name="weather", digest="a" * 64), Subject(name="weather", digest="b" * 64)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
@@ -22,12 +22,9 @@ from sqlalchemy import (
 )
 
 from hookgate import Address, Choice, Content, Store, new_id
-from hookgate.builtin_plugins.channels.book.events import Positions
+from hookgate.builtin_plugins.channels.book.events import Leases, Positions
 from hookgate.builtin_plugins.channels.book.tables import DELIVERIES
 from hookgate.wire import content_from_json, content_to_json
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.channels.book.events import Leases
 
 DEAD = DELIVERIES.c.state == "dead"
 WAITING = DELIVERIES.c.state == "waiting"

@@ -23,14 +23,13 @@ from hookgate import (
     StoreError,
     Turn,
 )
-from hookgate.builtin_plugins.channels.book.deliveries import Delivery
+from hookgate.builtin_plugins.channels.book.deliveries import Deliveries, Delivery
 from hookgate.builtin_plugins.channels.book.events import Events, event_key
 from hookgate.channels import messages_of
 from hookgate.tasks import apart, finish
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.approvals import Answers
-    from hookgate.builtin_plugins.channels.book.deliveries import Deliveries
     from hookgate.builtin_plugins.channels.hosting import Hosted
     from hookgate.builtin_plugins.channels.inbox.turning import Turning
 

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from hookgate.builtin_plugins.inventory.record import affordance, refusal
+from hookgate.builtin_plugins.inventory.record import CapabilityRecord, affordance, refusal
 from hookgate.builtin_plugins.inventory.sources.source import (
     RuntimeDisconnectedError,
     UnsupportedCapabilityWriteError,
@@ -29,9 +29,6 @@ from hookgate.builtin_plugins.inventory.writing.formats.edits import (
 )
 from hookgate.kit.content.files import inside, read_text
 from hookgate.kit.content.problems import ContentError
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.inventory.record import CapabilityRecord
 
 BACKUP = ".hookgate-backup"
 """The end of the name of the file as it was before the last change."""

@@ -19,7 +19,15 @@ from hookgate import (
     key_text,
     operation,
 )
-from hookgate.builtin_plugins.metering.limits import PICO, Rule, counter_key, until, window_id
+from hookgate.builtin_plugins.metering.limits import (
+    PICO,
+    Rule,
+    Ruling,
+    Set,
+    counter_key,
+    until,
+    window_id,
+)
 from hookgate.builtin_plugins.metering.reports import amount_text
 from hookgate.builtin_plugins.metering.settings import (
     MOST_USD,
@@ -33,7 +41,6 @@ from hookgate.builtin_plugins.metering.settings import (
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.budgets.engine import Budgets
     from hookgate.builtin_plugins.metering.budgets.windows import Standing
-    from hookgate.builtin_plugins.metering.limits import Ruling, Set
 
 
 class CounterRow(OperationModel):

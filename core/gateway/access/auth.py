@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from hookgate.core.domain.operations import Access
     from hookgate.core.domain.turn import Credential, Scope
     from hookgate.core.gateway.access.origin import IPAddress
+    from hookgate.core.gateway.routes import Access
     from hookgate.core.host import Host
     from hookgate.core.settings.schema import Settings
 

@@ -25,7 +25,7 @@ from hookgate.core.hooks.tasks import apart, finish, raise_if_cancelled, told
 from hookgate.core.turn.tools.sound import bytes_of, cut, masked, wrong_in_result, wrong_in_verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from hookgate.core.domain.messages import ToolUse
     from hookgate.core.domain.tools import ToolOwner, Verdict
@@ -119,13 +119,8 @@ def cut_short(error: BaseException) -> ToolResult:
 class ToolCalls:
     """Judges and runs tool calls."""
 
-    def __init__(
-        self,
-        host: Host,
-        validator_of: Callable[[Tool], Callable[[Mapping[str, Any]], Sequence[str]]],
-    ) -> None:
+    def __init__(self, host: Host) -> None:
         self._host = host
-        self._validator_of = validator_of
 
     # -- judging -----------------------------------------------------------
 
@@ -164,7 +159,7 @@ class ToolCalls:
             return f"unknown tool {use.name!r}: the tools are {known}"
         if isinstance(use.input, str):
             return f"the arguments of {use.name!r} are no JSON object: {use.input[:200]!r}"
-        wrong = self._validator_of(tool)(use.input)
+        wrong = tool.wrong_arguments(use.input)
         return f"the arguments of {use.name!r} are wrong: " + "; ".join(wrong) if wrong else ""
 
     async def verdict(self, turn: Turn, use: ToolUse) -> Decision:
@@ -224,7 +219,7 @@ class ToolCalls:
             if rewrite is None or (new := bytes_of(rewrite.arguments)) == judged:
                 return call, decision, ask
             arguments: dict[str, Any] = orjson.loads(new)
-            wrong = self._validator_of(call.tool)(arguments)
+            wrong = call.tool.wrong_arguments(arguments)
             if wrong:
                 reason = f"{rewrite.plugin} rewrote the arguments wrongly: " + "; ".join(wrong)
                 return call, Decision.deny(reason, by=rewrite.plugin), None

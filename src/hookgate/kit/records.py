@@ -81,7 +81,7 @@ from hookgate.core.domain.operations import OperationModel
 from hookgate.core.domain.turn import Claim, Principal, SessionKey
 
 if TYPE_CHECKING:
-    from hookgate.core.domain.ports import Store
+    from hookgate.ports import Store
 
 __all__ = ["Field", "MemoryStore", "Record", "Records", "insert_new", "trim", "upsert"]
 

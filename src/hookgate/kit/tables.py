@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hookgate.core.domain.ports import Store
+    from hookgate.ports import Store
 
 __all__ = ["tables_of"]
 

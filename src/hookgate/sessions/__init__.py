@@ -6,15 +6,10 @@ their place, which all gateways on one store share, and builds on some of these.
 
 # ruff: noqa: I001
 
-from hookgate.core.domain.ports import (
-    CONVERSATIONS,
-    LANES,
-    QUESTIONS,
-    SIGNALS,
-    STOPPED as STOPPED,
-    STORE,
-    SWITCHES,
-)
+from hookgate.core.domain.ports import CONVERSATIONS, LANES, SWITCHES
+from hookgate.ports import STORE
+from hookgate.core.domain.ports import SIGNALS
+from hookgate.ports import QUESTIONS, STOPPED as STOPPED
 from hookgate.core.host import Host
 from hookgate.sessions.conversations import InProcessConversations as InProcessConversations
 from hookgate.sessions.lanes import InProcessLanes as InProcessLanes

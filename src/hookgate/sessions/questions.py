@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from hookgate.core.domain.ports import Question, Settled, Store
 from hookgate.core.hooks.tasks import finish
+from hookgate.ports import Question, Settled, Store
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -15,10 +15,11 @@ from hookgate.builtin_plugins.audit.settings import AuditSettings
 from hookgate.core.domain.errors import StoreUnavailableError
 from hookgate.core.domain.events import MetricRecord
 from hookgate.core.domain.operations import Invocation
-from hookgate.core.domain.ports import AUDIT, STORE
+from hookgate.core.domain.ports import AUDIT
 from hookgate.core.domain.tools import Decision, ToolResult
 from hookgate.core.domain.turn import Principal
 from hookgate.kit.json_lines import read_json_lines
+from hookgate.ports import STORE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

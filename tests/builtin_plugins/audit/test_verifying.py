@@ -29,10 +29,11 @@ from hookgate.builtin_plugins.audit.tables import ENTRIES, METADATA, SCRIPTS, Ke
 from hookgate.builtin_plugins.audit.trail import Trail
 from hookgate.core.domain.errors import StartError
 from hookgate.core.domain.operations import Invocation
-from hookgate.core.domain.ports import AUDIT, STORE, Store
+from hookgate.core.domain.ports import AUDIT
 from hookgate.core.domain.turn import Principal
 from hookgate.core.host import Host
 from hookgate.kit.records import MemoryStore
+from hookgate.ports import STORE, Store
 
 KEY = b"k" * 32
 SEALER = Sealer(KEY)

@@ -10,8 +10,8 @@ from tests.builtin_plugins.stores import book_of, differences, kept_in, opened_s
 
 from hookgate.builtin_plugins.awareness.cards.pins import CARD, Change, Pins, pin_digest
 from hookgate.core.domain.descriptors import Card, Triggers
-from hookgate.core.domain.ports import Store
 from hookgate.kit.acceptance import tables
+from hookgate.ports import Store
 
 MINE = Card(id="mine", text="How to deploy.", trusted=True, origin="repo")
 THEIRS = Card(id="theirs", text="How to knit.", origin="workspace")

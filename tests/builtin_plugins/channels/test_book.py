@@ -25,10 +25,11 @@ from hookgate.builtin_plugins.channels.book.events import (
 from hookgate.builtin_plugins.channels.hosting import Hosted
 from hookgate.builtin_plugins.channels.outbox.sending import Sender
 from hookgate.builtin_plugins.channels.settings import ChannelSettings
-from hookgate.core.domain.ports import CLOCK, Store
+from hookgate.core.domain.ports import CLOCK
 from hookgate.kit.tables import tables_of
 from hookgate.kit.testing.gateway import TurnedClock, started
 from hookgate.kit.testing.model import ScriptedModel, say
+from hookgate.ports import Store
 
 
 @pytest.fixture

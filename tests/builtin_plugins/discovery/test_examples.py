@@ -13,8 +13,9 @@ from tests.builtin_plugins.turns import make_host, make_turn
 from hookgate.builtin_plugins.discovery.learn.examples import Examples
 from hookgate.builtin_plugins.discovery.learn.store import EXAMPLES, METADATA
 from hookgate.core.domain.errors import StoreUnavailableError
-from hookgate.core.domain.ports import CLOCK, STORE
+from hookgate.core.domain.ports import CLOCK
 from hookgate.core.domain.turn import Principal
+from hookgate.ports import STORE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

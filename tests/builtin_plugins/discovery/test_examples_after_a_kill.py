@@ -17,11 +17,12 @@ from hookgate.builtin_plugins.discovery.learn.store import CURSORS
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.messages import new_id
 from hookgate.core.domain.operations import Invocation
-from hookgate.core.domain.ports import CONVERSATIONS, STORE
+from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.turn import Address, Principal
 from hookgate.core.settings.schema import Settings
 from hookgate.gateway import Gateway
 from hookgate.hookspecs import hookimpl
+from hookgate.ports import STORE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -28,7 +28,7 @@ from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.core.domain.events import Standings
-from hookgate.core.domain.ports import STORE
+from hookgate.ports import STORE
 
 if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Capability

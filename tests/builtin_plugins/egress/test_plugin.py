@@ -10,7 +10,7 @@ from tests.builtin_plugins.turns import make_host
 from hookgate.builtin_plugins.egress.plugin import Plugin
 from hookgate.builtin_plugins.egress.settings import EgressSettings
 from hookgate.core.domain.errors import EgressDeniedError
-from hookgate.core.domain.ports import EGRESS
+from hookgate.ports import EGRESS
 
 if TYPE_CHECKING:
     from tests.builtin_plugins.egress.upstream import Upstream

@@ -18,9 +18,9 @@ from hookgate.builtin_plugins.embedding.transformer import (
     find_transformer,
 )
 from hookgate.core.domain.errors import EmbeddingError
-from hookgate.core.domain.ports import EMBEDDER
 from hookgate.core.settings.schema import Settings
 from hookgate.gateway import Gateway
+from hookgate.ports import EMBEDDER
 
 pytestmark = [
     pytest.mark.models,

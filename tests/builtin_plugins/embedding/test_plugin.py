@@ -15,10 +15,10 @@ from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 from hookgate.builtin_plugins.embedding.transformer import find_transformer
 from hookgate.core.domain.errors import EmbeddingError, MissingKeyError, StartError
 from hookgate.core.domain.operations import Empty, Invocation
-from hookgate.core.domain.ports import EMBEDDER
 from hookgate.core.domain.turn import Principal
 from hookgate.core.settings.schema import Settings
 from hookgate.gateway import Gateway
+from hookgate.ports import EMBEDDER
 
 SERVER = {"url": "http://127.0.0.1:9/v1/embeddings", "model": "m", "dimension": 3}
 

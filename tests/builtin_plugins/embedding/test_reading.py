@@ -8,12 +8,12 @@ import pytest
 
 from hookgate.builtin_plugins.embedding.reading import WHOLE, Reading, Tokens
 from hookgate.builtin_plugins.embedding.service import READ_TOKENS, CachedEmbedder
-from hookgate.core.domain.ports import embed_parts
+from hookgate.ports import embed_parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hookgate.core.domain.ports import PartsEmbedder
+    from hookgate.ports import PartsEmbedder
 
 
 class Letters:

@@ -20,9 +20,9 @@ from hookgate.builtin_plugins.embedding.service import CachedEmbedder
 from hookgate.builtin_plugins.embedding.shipped import SHIPPED, ShippedVectors, key_of
 from hookgate.builtin_plugins.embedding.worker import ThreadEngine
 from hookgate.core.domain.errors import EmbeddingError
-from hookgate.core.domain.ports import EMBEDDER
 from hookgate.core.settings.schema import Settings
 from hookgate.gateway import Gateway
+from hookgate.ports import EMBEDDER
 
 DIMENSION = 4
 

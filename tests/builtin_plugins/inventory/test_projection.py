@@ -14,7 +14,7 @@ from tests.builtin_plugins.stores import differences, opened_store
 from hookgate import CapabilityRecord
 from hookgate.builtin_plugins.inventory.kept import tables
 from hookgate.builtin_plugins.inventory.kept.tables import CAPABILITIES, METADATA, StoreProjection
-from hookgate.core.domain.ports import STORE
+from hookgate.ports import STORE
 
 A, B = record("a"), record("b")
 OTHER = record("o", "other")

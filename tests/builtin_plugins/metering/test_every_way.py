@@ -16,11 +16,11 @@ from hookgate.builtin_plugins.metering.tables.ledger import CALLS
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.models import ModelRef, ModelRequest
-from hookgate.core.domain.ports import STORE
 from hookgate.core.domain.turn import Address, Origin, Principal, TurnRequest
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.testing.model import call, say
 from hookgate.kit.tooling import tool
+from hookgate.ports import STORE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -14,8 +14,8 @@ from tests.builtin_plugins.metering.test_stories import budget, operate, spendin
 from hookgate.builtin_plugins.metering.operations.budgets import SetParams
 from hookgate.core.domain.errors import ProviderError, TurnError
 from hookgate.core.domain.models import ModelRef, ModelRequest
-from hookgate.core.domain.ports import STORE
 from hookgate.hookspecs import hookimpl
+from hookgate.ports import STORE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -13,11 +13,11 @@ from tests.support.script import Events
 
 from hookgate.builtin_plugins import BUILTIN
 from hookgate.core.domain.models import ModelRequest, StopEvent, TextDelta, Usage, UsageEvent
-from hookgate.core.domain.ports import STORE
 from hookgate.core.domain.turn import Address
 from hookgate.kit.testing.gateway import started
 from hookgate.kit.testing.model import ScriptedModel
 from hookgate.kit.tokens.sizes import typical_of_text
+from hookgate.ports import STORE
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager

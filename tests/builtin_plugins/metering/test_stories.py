@@ -28,12 +28,12 @@ from hookgate.core.domain.models import (
 )
 from hookgate.core.domain.models import UsageEvent as Used
 from hookgate.core.domain.operations import Invocation
-from hookgate.core.domain.ports import STORE
 from hookgate.core.domain.turn import Address, Principal
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.testing.gateway import started
 from hookgate.kit.testing.model import ScriptedModel, call, say
 from hookgate.kit.tooling import tool
+from hookgate.ports import STORE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

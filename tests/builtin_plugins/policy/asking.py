@@ -16,9 +16,10 @@ from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.builtin_plugins.storage.questions import SqlQuestions
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.operations import Invocation
-from hookgate.core.domain.ports import AUDIT, QUESTIONS, STORE
+from hookgate.core.domain.ports import AUDIT
 from hookgate.core.domain.turn import Principal
 from hookgate.core.settings.schema import Settings
+from hookgate.ports import QUESTIONS, STORE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence

@@ -17,11 +17,11 @@ from hookgate.builtin_plugins.policy.rules.version import policy_version
 from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.core.domain.errors import StoreUnavailableError, TurnError
 from hookgate.core.domain.messages import Provenance
-from hookgate.core.domain.ports import STORE
 from hookgate.core.domain.tools import Effect
 from hookgate.core.domain.turn import Address, Claim, Principal
 from hookgate.core.gateway.access.tokens import token_book
 from hookgate.kit.records import MemoryStore, Records
+from hookgate.ports import STORE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

@@ -13,12 +13,12 @@ from tests.support.script import until
 from hookgate.builtin_plugins.policy.desk.pins import TOOL, ToolPins, changes, identity
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.errors import StoreUnavailableError, TurnError
-from hookgate.core.domain.ports import STORE, Store
 from hookgate.core.domain.tools import Effect, Tool, ToolCall
 from hookgate.core.host import PluginInfo
 from hookgate.kit.acceptance import tables
 from hookgate.kit.acceptance.acceptances import AcceptanceBook
 from hookgate.kit.records import MemoryStore
+from hookgate.ports import STORE, Store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

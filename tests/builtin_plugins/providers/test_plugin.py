@@ -15,9 +15,10 @@ from hookgate.builtin_plugins.providers.plugin import Plugin
 from hookgate.builtin_plugins.providers.settings import ProviderSettings, ProvidersSettings
 from hookgate.core.domain.errors import ConfigError, PluginError, ProviderError
 from hookgate.core.domain.models import ModelInfo
-from hookgate.core.domain.ports import EGRESS, SECRETS
+from hookgate.core.domain.ports import SECRETS
 from hookgate.core.settings.schema import Settings
 from hookgate.core.settings.secret_store import SecretStore
+from hookgate.ports import EGRESS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,8 +23,8 @@ from hookgate.builtin_plugins.schedules import tables
 from hookgate.builtin_plugins.schedules.looking import look
 from hookgate.builtin_plugins.schedules.settings import JobSettings
 from hookgate.builtin_plugins.schedules.tables import Book
-from hookgate.core.domain.ports import STORE
 from hookgate.kit.tables import tables_of
+from hookgate.ports import STORE
 
 BUILTIN = ("control", "storage", "policy", "schedules")
 SECOND = timedelta(seconds=1)

@@ -20,11 +20,12 @@ from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.core.domain.errors import StaleFenceError
 from hookgate.core.domain.messages import Message
 from hookgate.core.domain.parts import Text
-from hookgate.core.domain.ports import CONVERSATIONS, LANES, STORE
+from hookgate.core.domain.ports import CONVERSATIONS, LANES
 from hookgate.core.domain.turn import Fence, SessionKey, Turn
 from hookgate.core.host import SystemClock
 from hookgate.core.settings.schema import Settings
 from hookgate.hookspecs import hookimpl
+from hookgate.ports import STORE
 from hookgate.sessions import InProcessConversations, InProcessLanes
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from hookgate.builtin_plugins.storage.questions import SqlQuestions
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.tables import QUESTION_ROWS
 from hookgate.core.domain.errors import TurnError
-from hookgate.core.domain.ports import STOPPED, Question
 from hookgate.core.domain.turn import Address, Claim, Principal
+from hookgate.ports import STOPPED, Question
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -20,9 +20,10 @@ from hookgate.builtin_plugins.storage.tails import Standing, Stored, Tail, Tails
 from hookgate.core.domain.errors import StaleFenceError
 from hookgate.core.domain.messages import Message, ToolUse
 from hookgate.core.domain.parts import Text
-from hookgate.core.domain.ports import CONVERSATIONS, STORE
+from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.turn import Fence, SessionKey
 from hookgate.core.host import SystemClock
+from hookgate.ports import STORE
 
 if TYPE_CHECKING:
     from tests.builtin_plugins.storage.conftest import OpenStore

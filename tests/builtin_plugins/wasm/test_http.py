@@ -21,9 +21,9 @@ from hookgate.builtin_plugins.wasm.guests import Guests, LoadedPlugin
 from hookgate.builtin_plugins.wasm.packages.folders import read_package
 from hookgate.builtin_plugins.wasm.settings import WasmSettings
 from hookgate.builtin_plugins.wasm.tools import call_tool
-from hookgate.core.domain.ports import EGRESS
 from hookgate.core.settings.schema import Settings
 from hookgate.gateway import Gateway
+from hookgate.ports import EGRESS
 
 NAME = "api.example.com"
 KEY = "s3cret-of-weather:42"

@@ -11,9 +11,8 @@ from tests.support.script import Script, Scripted, say
 from tests.support.wire import Served, bearer, serving, tokens
 
 from hookgate.core.domain.errors import StartError
-from hookgate.core.domain.operations import Access
 from hookgate.core.gateway.app import ROUTES, build_app
-from hookgate.core.gateway.routes import Routes, client_of, principal_of
+from hookgate.core.gateway.routes import Access, Routes, client_of, principal_of
 from hookgate.hookspecs import hookimpl
 
 

@@ -8,18 +8,20 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from hookgate.core.domain.errors import StoreError
-from hookgate.core.domain.ports import ACCEPTANCES, STORE, SWITCHES
+from hookgate.core.domain.ports import SWITCHES
 from hookgate.kit.content.files import write_whole
 from hookgate.kit.tables import tables_of
+from hookgate.ports import ACCEPTANCES, STORE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from hookgate.core.domain.ports import Acceptance, Subject, Switch
+    from hookgate.core.domain.ports import Switch
     from hookgate.core.host import Host
     from hookgate.kit.acceptance.tables import Accepted
     from hookgate.kit.records import Records
+    from hookgate.ports import Acceptance, Subject
 
 __all__ = ["AcceptanceBook", "Desk", "Waiting", "acceptances_of"]
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from hookgate.builtin_plugins.storage.store import SqlStore
-    from hookgate.core.domain.ports import Signals, Store
+    from hookgate.core.domain.ports import Signals
+    from hookgate.ports import Store
 
 T = TypeVar("T")
 
