@@ -355,7 +355,10 @@ def _fault(
         # pydantic asks for the other spelling.
         path, found = (*path[:-1], shape.known(str(path[-1]))), "nothing"
     elif kind in ("value_error", "assertion_error"):
-        path, found, expected = _own_words(one["msg"].partition(", ")[2], path, found)
+        own, found, expected = _own_words(one["msg"].partition(", ")[2], path, found)
+        if own != path:
+            # What stands at a key that the message names is what it says.
+            return Fault(path=own, kind=kind, value=found, found=found, expected=expected)
     return Fault(
         path=path, kind=kind, value=one["input"], found=found, expected=expected, nearest=near
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import Field
+from pydantic import Field, PlainValidator
 
 from hookgate.core.settings.documents import MOST_PROBLEMS
 from hookgate.kit.content.documents import (
@@ -36,6 +36,10 @@ class Oven:
     line: Annotated[int, Made()] = 0
 
 
+def refused(value: object) -> object:
+    raise ValueError(f"inner.key is {value}, expected another")
+
+
 class Recipe(DocumentModel):
     """What the tests read."""
 
@@ -49,6 +53,7 @@ class Recipe(DocumentModel):
     by_name: Annotated[dict[str, int], once] = Field(default_factory=dict)
     examples: Examples = ()
     either: int | Oven | None = None
+    picky: Annotated[Any, PlainValidator(refused)] = 1
 
 
 def read(text: str, file: str = "f", *, lenient: bool = False) -> Reading[Recipe]:
@@ -114,6 +119,7 @@ def test_words_are_read_in_both_spellings_and_each_once() -> None:
         ("oven: {topHeat: 1, top_heat: 1}", "f:2:20: `oven.top_heat`: found the key in both its"),
         ("examples: [a, 3]", "f:2:15: `examples[1]`: found the example 3, expected a message"),
         ("either: {topHeat: 9}", "f:2:10: `either.topHeat`: found 9, expected a whole number"),
+        ("picky: null", "f:2:1: `picky.inner.key`: found None, expected another"),
         ("either: x", 'f:2:1: `either`: found the text "x", expected a whole number or a mapping'),
     ],
 )
