@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from hookgate.cli.operation_commands import SHIPPED
-from hookgate.clients import describe_operation
 from hookgate.core.settings.schema import Settings
 from hookgate.gateway import Gateway
+from hookgate.kit.functions.operations import describe_operation
 
 TOLD = ("name", "summary", "scope", "plugin", "command", "params", "details", "group")
 

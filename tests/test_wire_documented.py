@@ -15,8 +15,8 @@ from tests.core.gateway.test_http import SSE
 from tests.support.wire import serving
 
 from hookgate.core.domain.errors import TurnError, UnknownProviderError
-from hookgate.core.domain.operations import schema_of
 from hookgate.core.gateway.codes import CODES, wire_error
+from hookgate.kit.functions.signatures import schema_of
 
 ROOT = Path(__file__).parent.parent
 TEXT = PAGE.read_text(encoding="utf-8")

@@ -41,7 +41,8 @@ from hookgate.builtin_plugins.control.schemas import (
     TokenRow,
     TokenRows,
 )
-from hookgate.clients import PROTOCOL, describe_operation, token_book, wire_error
+from hookgate.clients import PROTOCOL, token_book, wire_error
+from hookgate.kit.functions.operations import describe_operation
 
 Key = Annotated[str, Field(max_length=2048)]
 """A session's key."""

@@ -110,11 +110,13 @@ from hookgate.core.domain.models import (
     source_of as source_of,
 )
 from hookgate.core.domain.operations import (
-    POSITIONAL as POSITIONAL,
     Empty as Empty,
     Invocation as Invocation,
     Operation as Operation,
     OperationModel as OperationModel,
+)
+from hookgate.kit.functions.operations import (
+    POSITIONAL as POSITIONAL,
     not_found as not_found,
     operation as operation,
     operations_of as operations_of,

@@ -2,9 +2,6 @@
 
 # ruff: noqa: I001
 
-from typing import Any
-
-from hookgate.core.domain.operations import Operation, schema_of
 from hookgate.core.gateway.access.origin import (
     canonical_address as canonical_address,
 )
@@ -23,19 +20,3 @@ from hookgate.core.gateway.codes import (
 from hookgate.core.gateway.wire.handshake import (
     PROTOCOL as PROTOCOL,
 )
-
-
-def describe_operation(operation: Operation[Any, Any]) -> dict[str, Any]:
-    """Return an operation's schemas and access, for the documentation and the page."""
-    return {
-        "name": operation.name,
-        "summary": operation.summary,
-        "scope": operation.scope,
-        "plugin": operation.plugin,
-        "command": operation.command,
-        "streams": operation.streams,
-        "details": operation.details,
-        "group": operation.group,
-        "params": schema_of(operation.params),
-        "result": schema_of(operation.result),
-    }

@@ -25,19 +25,16 @@ from pydantic_core import PydanticSerializationError, to_json, to_jsonable_pytho
 from hookgate.core.domain.descriptors import ExamplesError, Flags, checked_examples
 from hookgate.core.domain.errors import ToolDefinitionError
 from hookgate.core.domain.parts import CONTENT_PARTS
-from hookgate.core.domain.schemas import (
-    MAX_PROBLEMS,
-    NAME,
+from hookgate.core.domain.schemas import MAX_PROBLEMS, NAME, _path, compile_schema
+from hookgate.core.domain.tools import Tool, ToolResult
+from hookgate.core.hooks.tasks import called
+from hookgate.kit.functions.signatures import (
     SignatureError,
-    _path,
     arguments_model,
-    compile_schema,
     given_arguments,
     read_docstring,
     read_signature,
 )
-from hookgate.core.domain.tools import Tool, ToolResult
-from hookgate.core.hooks.tasks import called
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,9 +42,9 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from hookgate.core.domain.descriptors import Flags
-    from hookgate.core.domain.schemas import Signature
     from hookgate.core.domain.tools import ToolRunner
     from hookgate.core.domain.turn import Turn
+    from hookgate.kit.functions.signatures import Signature
 
 __all__ = ["tool"]
 

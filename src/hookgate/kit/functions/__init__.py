@@ -1,0 +1,1 @@
+"""Functions that are called with JSON: their types and docstrings say what they take."""
