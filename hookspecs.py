@@ -47,9 +47,9 @@ if TYPE_CHECKING:
         Refusal,
         Usage,
     )
-    from hookgate.core.domain.operations import Operation
     from hookgate.core.domain.tools import Ask, Decision, Tool, ToolCall, ToolResult, Verdict
     from hookgate.core.domain.turn import Credential, Outcome, Principal, Turn, TurnPlan
+    from hookgate.core.gateway.operations import Operation
     from hookgate.core.gateway.routes import Routes
     from hookgate.core.hooks.dispatch import HookFailure
     from hookgate.core.host import Host

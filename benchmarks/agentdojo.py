@@ -51,9 +51,9 @@ from hookgate.core.domain.models import (
     Usage,
     UsageEvent,
 )
-from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.tools import Effect, Tool
 from hookgate.core.domain.turn import Address, Principal
+from hookgate.core.gateway.operations import Invocation
 from hookgate.core.settings.schema import Settings
 from hookgate.hookspecs import hookimpl
 

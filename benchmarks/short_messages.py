@@ -17,8 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.report import Figure, report
-from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.turn import Principal
+from hookgate.core.gateway.operations import Invocation
 from hookgate.core.settings.schema import Settings
 from hookgate.gateway import Gateway
 

@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Card, Rejected
     from hookgate.core.domain.messages import Taint
     from hookgate.core.domain.models import ModelEvent, ModelRequest, Provider, ProviderInfo
-    from hookgate.core.domain.operations import Operation
     from hookgate.core.domain.ports import Clock, Secrets, TokenCounter
     from hookgate.core.domain.tools import Tool
     from hookgate.core.domain.turn import (
@@ -64,6 +63,7 @@ if TYPE_CHECKING:
         RequestFlag,
         Turn,
     )
+    from hookgate.core.gateway.operations import Operation
     from hookgate.core.hooks.caller import Hooks
     from hookgate.core.plugins.manager import Plugins
     from hookgate.core.registry.agents import AgentRoute

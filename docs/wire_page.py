@@ -16,9 +16,9 @@ from typing import Any, get_args
 from hookgate import Gateway, Settings
 from hookgate.builtin_plugins.control.chat import Answer
 from hookgate.core.domain.errors import ProviderErrorKind
-from hookgate.core.domain.operations import Operation
 from hookgate.core.gateway.access.peer import NONCE_HEADER, PROOF_HEADER, PURPOSE
 from hookgate.core.gateway.codes import CODES
+from hookgate.core.gateway.operations import Operation
 from hookgate.core.gateway.wire.handshake import PROTOCOL, AuthParams, AuthResult
 from hookgate.core.gateway.wire.stream import QUEUE_BYTES
 from hookgate.core.gateway.wire.websocket import AUTH_SECONDS, MAX_REQUESTS

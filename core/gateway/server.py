@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from hookgate import __version__
-from hookgate.core.domain.operations import result_json
 from hookgate.core.gateway.access.auth import Gate
 from hookgate.core.gateway.access.peer import new_key
 from hookgate.core.gateway.access.tokens import principal_id
 from hookgate.core.gateway.bodies import UnverifiedBodies
 from hookgate.core.gateway.clients import Clients
 from hookgate.core.gateway.codes import wire_error
+from hookgate.core.gateway.operations import result_json
 from hookgate.core.gateway.request_log import RequestLog
 from hookgate.core.gateway.routes import CALLER
 from hookgate.core.gateway.wire.handshake import PROTOCOL

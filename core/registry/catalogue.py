@@ -24,7 +24,7 @@ from hookgate.core.registry.admission import SANDBOX_RUNNER, is_own, own_sources
 from hookgate.core.registry.snapshots import CapabilityIndex, Registry, Snapshot
 
 if TYPE_CHECKING:
-    from hookgate.core.domain.operations import Operation
+    from hookgate.core.gateway.operations import Operation
     from hookgate.core.hooks.caller import HookAnswer
     from hookgate.core.host import Host
 

@@ -21,7 +21,7 @@ from pydantic import (
 
 from hookgate.core.domain.descriptors import identity
 from hookgate.core.domain.models import ModelRef
-from hookgate.core.domain.schemas import Documented
+from hookgate.core.settings.documented import Documented
 from hookgate.core.settings.paths import FROM_HOME, IS_TEXT, PathBases
 
 

@@ -109,7 +109,7 @@ from hookgate.core.domain.models import (
     UsageEvent as UsageEvent,
     source_of as source_of,
 )
-from hookgate.core.domain.operations import (
+from hookgate.core.gateway.operations import (
     Empty as Empty,
     Invocation as Invocation,
     Operation as Operation,

@@ -11,10 +11,8 @@ from hookgate.core.domain.parts import (
     parts_of as parts_of,
     wrong_in_content as wrong_in_content,
 )
-from hookgate.core.domain.schemas import (
-    Documented as Documented,
-    compile_schema as compile_schema,
-)
+from hookgate.core.domain.schemas import compile_schema as compile_schema
+from hookgate.core.settings.documented import Documented as Documented
 from hookgate.core.domain.strict_json import (
     StrictJSONError as StrictJSONError,
     canonical as canonical,

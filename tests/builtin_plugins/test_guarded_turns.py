@@ -13,8 +13,8 @@ from tests.support.script import Events, Script, Scripted, call, say, settings, 
 
 from hookgate import Gateway
 from hookgate.builtin_plugins import BUILTIN
-from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.turn import Address, Principal
+from hookgate.core.gateway.operations import Invocation
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

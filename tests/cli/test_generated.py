@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from hookgate.cli.operation_commands import function_of
 from hookgate.cli.state import State
-from hookgate.core.domain.operations import Operation, OperationModel
+from hookgate.core.gateway.operations import Operation, OperationModel
 from hookgate.kit.functions.operations import describe_operation
 from hookgate.kit.rendering import clean, one_line, print_result, short
 

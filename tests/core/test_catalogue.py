@@ -15,8 +15,8 @@ from hookgate.builtin_plugins import TOOLS
 from hookgate.channels import Channel
 from hookgate.core.domain.descriptors import Capability, CapabilityDetail, Card, Flags, Triggers
 from hookgate.core.domain.errors import HookgateError, ToolDefinitionError
-from hookgate.core.domain.operations import Empty, Invocation, Operation
 from hookgate.core.domain.tools import Tool
+from hookgate.core.gateway.operations import Empty, Invocation, Operation
 from hookgate.core.registry.admission import tool_admission
 from hookgate.core.registry.catalogue import capability_rows, described
 from hookgate.core.settings.schema import PluginsSettings, Settings, TurnSettings

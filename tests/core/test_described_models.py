@@ -10,7 +10,7 @@ import pytest
 from pydantic import Field
 from pydantic.errors import PydanticSchemaGenerationError
 
-from hookgate.core.domain.operations import OperationModel
+from hookgate.core.gateway.operations import OperationModel
 from hookgate.core.settings.schema import Section
 
 

@@ -18,9 +18,9 @@ from hookgate import Gateway
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.models import ModelRequest
-from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.tools import Tool
 from hookgate.core.domain.turn import Origin, Principal, Turn, TurnRequest
+from hookgate.core.gateway.operations import Invocation
 from hookgate.core.gateway.serve import listen
 
 SENDS = replace(Flags.none(), sends_externally=True)

@@ -33,8 +33,8 @@ from hookgate.builtin_plugins.awareness.selection.runtime_file import place_of
 from hookgate.core.domain.descriptors import Card, Flags, Rejected, Selection
 from hookgate.core.domain.errors import TurnError
 from hookgate.core.domain.models import ModelRequest, Refusal
-from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.turn import Address, Principal, Turn, TurnPlan
+from hookgate.core.gateway.operations import Invocation
 from hookgate.core.settings.schema import Settings
 from hookgate.hookspecs import hookimpl
 

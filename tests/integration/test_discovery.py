@@ -16,9 +16,9 @@ from tests.support.script import Allow, Script, Scripted, Tools, call, say, sett
 
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.models import ModelRequest
-from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.tools import Tool
 from hookgate.core.domain.turn import Principal
+from hookgate.core.gateway.operations import Invocation
 from hookgate.gateway import Gateway
 from hookgate.kit.tooling import tool
 

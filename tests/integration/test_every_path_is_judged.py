@@ -20,9 +20,9 @@ from hookgate import Gateway
 from hookgate.builtin_plugins import BUILTIN
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.models import ModelRequest
-from hookgate.core.domain.operations import Invocation, Operation, OperationModel
 from hookgate.core.domain.tools import Tool, ToolCall, Verdict
 from hookgate.core.domain.turn import Address, Origin, Principal, Turn, TurnRequest
+from hookgate.core.gateway.operations import Invocation, Operation, OperationModel
 from hookgate.core.gateway.serve import listen
 from hookgate.hookspecs import hookimpl
 

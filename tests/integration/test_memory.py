@@ -18,10 +18,10 @@ from hookgate.builtin_plugins.memory.model_extractor import CAUSE
 from hookgate.core.domain.descriptors import Card, Flags, Rejected
 from hookgate.core.domain.errors import StoreUnavailableError, TurnError
 from hookgate.core.domain.messages import Provenance
-from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.tools import ToolCall, ToolResult, Verdict
 from hookgate.core.domain.turn import Address, Claim, Origin, Principal, Turn, TurnRequest
+from hookgate.core.gateway.operations import Invocation
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.testing.model import call, say
 from hookgate.kit.tooling import tool

@@ -16,8 +16,8 @@ from tests.support.script import settled
 
 from hookgate.builtin_plugins.memory import tables
 from hookgate.builtin_plugins.storage.tables import MESSAGES
-from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.turn import Principal
+from hookgate.core.gateway.operations import Invocation
 from hookgate.kit.testing.gateway import started
 from hookgate.kit.testing.model import ScriptedModel, say
 from hookgate.ports import STORE

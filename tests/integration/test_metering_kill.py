@@ -28,8 +28,8 @@ from tests.integration.spender import AMPLE, PEERS, TIGHT, Spending, settings
 
 from hookgate.builtin_plugins.metering.tables.budgets import GATEWAYS, LEASES, OPEN, WINDOWS
 from hookgate.builtin_plugins.metering.tables.ledger import CALLS
-from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.turn import Principal
+from hookgate.core.gateway.operations import Invocation
 from hookgate.gateway import Gateway
 from hookgate.ports import STORE
 

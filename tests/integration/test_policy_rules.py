@@ -26,9 +26,9 @@ from hookgate.builtin_plugins.policy.rules.files import read_rules
 from hookgate.builtin_plugins.policy.rules.model import Rule
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.errors import HookError, StartError
-from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.tools import Tool, ToolResult
 from hookgate.core.domain.turn import Principal, Turn
+from hookgate.core.gateway.operations import Invocation
 from hookgate.kit.content.documents import Reading
 
 SENDS = Flags.from_mapping({**Flags.none().to_json(), "sends_externally": True})

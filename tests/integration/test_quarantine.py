@@ -13,9 +13,9 @@ from tests.support.script import Script, Scripted, Tools, call, echo_tool, say, 
 from hookgate import Gateway
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.models import ModelRequest
-from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.tools import Tool
 from hookgate.core.domain.turn import Principal, Turn
+from hookgate.core.gateway.operations import Invocation
 
 PLUGINS = ("control", "storage", "audit", "policy")
 

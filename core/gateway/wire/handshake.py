@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hookgate.core.domain.operations import OperationModel
+from hookgate.core.gateway.operations import OperationModel
 
 PROTOCOL = 1
 """The version of the wire protocol. It grows when an old client would no longer work."""

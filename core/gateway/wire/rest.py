@@ -10,8 +10,8 @@ from aiohttp import hdrs, web
 
 from hookgate.core.domain import strict_json
 from hookgate.core.domain.messages import new_id
-from hookgate.core.domain.operations import Invocation
 from hookgate.core.gateway.codes import describe_error, wire_error
+from hookgate.core.gateway.operations import Invocation
 from hookgate.core.gateway.routes import CALLER
 from hookgate.core.gateway.wire.sse import GOING_AWAY, GRACE, KEEP_ALIVE, LOOK, EventStream
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from hookgate.core.domain.events import Event
-    from hookgate.core.domain.operations import Operation
+    from hookgate.core.gateway.operations import Operation
     from hookgate.core.gateway.server import Server
     from hookgate.core.gateway.wire.rpc import Method
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from hookgate.core.domain.events import Event
-    from hookgate.core.domain.operations import Invocation, Operation
     from hookgate.core.domain.turn import Principal
     from hookgate.core.gateway.codes import ErrorAnswer
+    from hookgate.core.gateway.operations import Invocation, Operation
     from hookgate.core.host import Host
 
 CallId = str | int

@@ -10,10 +10,10 @@ from aiohttp import HttpVersion11, WSMsgType, web
 from pydantic import ValidationError
 
 from hookgate.core.domain.errors import WireError
-from hookgate.core.domain.operations import Invocation
 from hookgate.core.gateway.access.auth import SUBPROTOCOL
 from hookgate.core.gateway.access.credentials import BEARER_PROTOCOL, offered_protocols
 from hookgate.core.gateway.codes import describe_error, wire_error
+from hookgate.core.gateway.operations import Invocation
 from hookgate.core.gateway.wire.handshake import AuthParams, AuthResult
 from hookgate.core.gateway.wire.rpc import (
     BadCall,

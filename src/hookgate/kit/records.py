@@ -77,8 +77,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, SQLModel
 
-from hookgate.core.domain.operations import OperationModel
 from hookgate.core.domain.turn import Claim, Principal, SessionKey
+from hookgate.core.gateway.operations import OperationModel
 
 if TYPE_CHECKING:
     from hookgate.ports import Store

@@ -14,10 +14,10 @@ from hookgate.builtin_plugins.audit.plugin import Plugin
 from hookgate.builtin_plugins.audit.settings import AuditSettings
 from hookgate.core.domain.errors import StoreUnavailableError
 from hookgate.core.domain.events import MetricRecord
-from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.ports import AUDIT
 from hookgate.core.domain.tools import Decision, ToolResult
 from hookgate.core.domain.turn import Principal
+from hookgate.core.gateway.operations import Invocation
 from hookgate.kit.json_lines import read_json_lines
 from hookgate.ports import STORE
 

@@ -28,9 +28,9 @@ from hookgate.builtin_plugins.audit.settings import AuditSettings
 from hookgate.builtin_plugins.audit.tables import ENTRIES, METADATA, SCRIPTS, Keeper
 from hookgate.builtin_plugins.audit.trail import Trail
 from hookgate.core.domain.errors import StartError
-from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.ports import AUDIT
 from hookgate.core.domain.turn import Principal
+from hookgate.core.gateway.operations import Invocation
 from hookgate.core.host import Host
 from hookgate.kit.records import MemoryStore
 from hookgate.ports import STORE, Store

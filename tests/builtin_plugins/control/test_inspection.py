@@ -9,9 +9,9 @@ import pytest
 from hookgate import Gateway, __version__
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.errors import NoAgentError
-from hookgate.core.domain.operations import Invocation, result_json
 from hookgate.core.domain.tools import Tool
 from hookgate.core.domain.turn import Principal
+from hookgate.core.gateway.operations import Invocation, result_json
 from hookgate.core.settings.schema import Settings
 from hookgate.core.settings.secret_store import masked_json
 from hookgate.hookspecs import hookimpl

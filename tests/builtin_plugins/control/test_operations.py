@@ -12,10 +12,10 @@ from tests.support.wire import bearer, serving, tokens
 
 from hookgate import __version__
 from hookgate.core.domain.events import Event
-from hookgate.core.domain.operations import Empty, Invocation, Operation, OperationModel
 from hookgate.core.domain.ports import LANES
 from hookgate.core.domain.turn import SessionKey
 from hookgate.core.gateway.app import build_app
+from hookgate.core.gateway.operations import Empty, Invocation, Operation, OperationModel
 from hookgate.hookspecs import hookimpl
 
 CORE = {

@@ -12,8 +12,8 @@ from hookgate.builtin_plugins.discovery.sources.collecting import Inventory
 from hookgate.builtin_plugins.discovery.sources.manifests import read_manifest
 from hookgate.core.domain.descriptors import Capability, Flags
 from hookgate.core.domain.errors import TurnError
-from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.turn import Principal
+from hookgate.core.gateway.operations import Invocation
 from hookgate.core.settings.secret_store import redact_json
 from hookgate.kit.functions.operations import operations_of
 

@@ -16,9 +16,9 @@ from tests.support.script import Allow, Script, Scripted, Tools, call, echo_tool
 from hookgate.builtin_plugins.discovery.learn.store import CURSORS
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.messages import new_id
-from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.turn import Address, Principal
+from hookgate.core.gateway.operations import Invocation
 from hookgate.core.settings.schema import Settings
 from hookgate.gateway import Gateway
 from hookgate.hookspecs import hookimpl

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
 
-    from hookgate.core.domain.operations import Operation
     from hookgate.core.domain.turn import Outcome, Turn
+    from hookgate.core.gateway.operations import Operation
     from hookgate.core.host import Host
 
 ANSWER = "This is an answer that is long enough to count as a whole one."

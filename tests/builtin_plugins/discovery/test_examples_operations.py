@@ -8,8 +8,8 @@ from tests.builtin_plugins.discovery.lessons import SUCCESS, taught
 from tests.builtin_plugins.turns import make_host
 
 from hookgate.builtin_plugins.discovery.learn.examples import Examples
-from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.turn import Principal
+from hookgate.core.gateway.operations import Invocation
 from hookgate.core.settings.secret_store import redact_json
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 from hookgate.builtin_plugins.embedding.worker import ThreadEngine
 from hookgate.core.domain.descriptors import Capability, ExamplesError, checked_examples
 from hookgate.core.domain.errors import HookgateError, ToolDefinitionError
-from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.turn import Principal
+from hookgate.core.gateway.operations import Invocation
 from hookgate.core.registry.catalogue import described
 from hookgate.core.settings.schema import Settings
 from hookgate.gateway import Gateway

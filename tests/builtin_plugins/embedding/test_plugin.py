@@ -14,8 +14,8 @@ from hookgate.builtin_plugins.embedding.service import CachedEmbedder
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 from hookgate.builtin_plugins.embedding.transformer import find_transformer
 from hookgate.core.domain.errors import EmbeddingError, MissingKeyError, StartError
-from hookgate.core.domain.operations import Empty, Invocation
 from hookgate.core.domain.turn import Principal
+from hookgate.core.gateway.operations import Empty, Invocation
 from hookgate.core.settings.schema import Settings
 from hookgate.gateway import Gateway
 from hookgate.ports import EMBEDDER

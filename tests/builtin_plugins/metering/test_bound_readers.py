@@ -8,8 +8,8 @@ import pytest
 from tests.builtin_plugins.metering.test_stories import at, budget, operate, spending
 
 from hookgate.core.domain.errors import NotAllowedError
-from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.turn import Claim, Principal
+from hookgate.core.gateway.operations import Invocation
 
 if TYPE_CHECKING:
     from tests.builtin_plugins.metering.test_stories import Started

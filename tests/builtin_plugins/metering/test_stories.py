@@ -27,8 +27,8 @@ from hookgate.core.domain.models import (
     Usage,
 )
 from hookgate.core.domain.models import UsageEvent as Used
-from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.turn import Address, Principal
+from hookgate.core.gateway.operations import Invocation
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.testing.gateway import started
 from hookgate.kit.testing.model import ScriptedModel, call, say

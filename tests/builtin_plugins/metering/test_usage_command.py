@@ -19,8 +19,8 @@ from hookgate.builtin_plugins.metering.operations.usage import UsageOperations, 
 from hookgate.builtin_plugins.metering.reports import Reports
 from hookgate.builtin_plugins.telemetry.records import Instruments
 from hookgate.core.domain.events import MetricRecord
-from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.turn import Claim, Principal
+from hookgate.core.gateway.operations import Invocation
 from hookgate.kit.functions.operations import operations_of
 from hookgate.kit.rendering import print_shown
 

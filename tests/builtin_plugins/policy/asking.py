@@ -15,9 +15,9 @@ from hookgate.builtin_plugins.policy.plugin import Plugin
 from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.builtin_plugins.storage.questions import SqlQuestions
 from hookgate.core.domain.descriptors import Flags
-from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.ports import AUDIT
 from hookgate.core.domain.turn import Principal
+from hookgate.core.gateway.operations import Invocation
 from hookgate.core.settings.schema import Settings
 from hookgate.ports import QUESTIONS, STORE
 

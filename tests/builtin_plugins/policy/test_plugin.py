@@ -13,9 +13,9 @@ from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.errors import TurnError
 from hookgate.core.domain.messages import Provenance
-from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.tools import Effect, Tool
 from hookgate.core.domain.turn import Principal
+from hookgate.core.gateway.operations import Invocation
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

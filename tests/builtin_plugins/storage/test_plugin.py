@@ -14,9 +14,9 @@ import sqlalchemy as sa
 from hookgate import Gateway
 from hookgate.builtin_plugins.storage.settings import DATABASE_NAME
 from hookgate.core.domain.errors import PluginError, StoreHeldError, StoreUnavailableError
-from hookgate.core.domain.operations import Empty, Invocation
 from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.turn import Principal
+from hookgate.core.gateway.operations import Empty, Invocation
 from hookgate.core.host import Host
 from hookgate.core.settings.schema import Settings
 from hookgate.hookspecs import hookimpl

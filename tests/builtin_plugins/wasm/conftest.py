@@ -12,9 +12,9 @@ from tests.support.script import Allow, Script, Scripted
 
 from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
 from hookgate.core.domain.messages import Provenance
-from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.tools import ToolResult
 from hookgate.core.domain.turn import Address, Origin, Principal
+from hookgate.core.gateway.operations import Invocation
 from hookgate.core.settings.schema import Settings
 from hookgate.gateway import Gateway
 

@@ -27,8 +27,8 @@ from tests.support.wire import Served, serving
 from hookgate.core.domain.errors import ProviderError
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.models import Refusal
-from hookgate.core.domain.operations import Invocation, Operation, OperationModel
 from hookgate.core.domain.turn import Address, Origin, Principal, TurnRequest
+from hookgate.core.gateway.operations import Invocation, Operation, OperationModel
 from hookgate.core.gateway.routes import Access
 from hookgate.core.gateway.wire import rest, sse
 from hookgate.hookspecs import hookimpl

@@ -10,7 +10,7 @@ import pytest
 from tests.core.gateway.test_chat import turn_frames
 from tests.support.wire import serving
 
-from hookgate.core.domain.operations import Empty, Invocation, Operation
+from hookgate.core.gateway.operations import Empty, Invocation, Operation
 from hookgate.hookspecs import hookimpl
 
 SAID = "words of a person"

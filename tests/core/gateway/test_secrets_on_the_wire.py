@@ -19,8 +19,8 @@ from hookgate.core.domain.errors import (
 )
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.models import Refusal
-from hookgate.core.domain.operations import Empty, Invocation, Operation, OperationModel
 from hookgate.core.domain.turn import Turn
+from hookgate.core.gateway.operations import Empty, Invocation, Operation, OperationModel
 from hookgate.hookspecs import hookimpl
 
 CANARIES = [f"canary-{number:02}-{'zyxwvut'[number % 7] * 9}" for number in range(12)]

@@ -155,7 +155,7 @@ class LocalClient:
     ) -> Any:
         import orjson
 
-        from hookgate.core.domain.operations import result_json
+        from hookgate.core.gateway.operations import result_json
         from hookgate.core.settings.secret_store import redact_json
 
         secrets = self.gateway.host.secrets
@@ -189,7 +189,7 @@ class LocalClient:
         *,
         streaming: bool,
     ) -> Any:
-        from hookgate.core.domain.operations import Invocation
+        from hookgate.core.gateway.operations import Invocation
 
         found = self._methods.find(method, self._principal)
         invocation = Invocation(

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, Field
 
 from hookgate.core.domain.errors import StartError, TurnError
-from hookgate.core.domain.operations import Empty, Invocation, Operation
+from hookgate.core.gateway.operations import Empty, Invocation, Operation
 from hookgate.kit.functions.signatures import (
     SignatureError,
     arguments_model,

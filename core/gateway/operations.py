@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from hookgate.core.domain.schemas import Documented
+from hookgate.core.settings.documented import Documented
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
