@@ -143,6 +143,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_a_gateway_that_nobody_serves_loads_no_server(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", ALONE],

@@ -381,6 +381,7 @@ def test_two_writers_at_once_lose_nothing_of_each_other(tmp_path: Path) -> None:
     assert text.count(line) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reads", [1, 40, 200])
 def test_a_kill_leaves_the_old_file_or_the_new_one(tmp_path: Path, reads: int) -> None:
     root = homes.codex(tmp_path)

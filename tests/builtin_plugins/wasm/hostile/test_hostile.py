@@ -18,6 +18,11 @@ TOGETHER = (
     *("loop", "loop-with-endless-fuel", "recursion", "grows-until-it-is-full", "unreachable"),
     *("answers-at-minus-eight", "storm-of-host-calls", "sleeping-host-call"),
 )
+OF_EACH_SORT = (
+    *("memory-of-compiling", "thousands-of-exports", "shared-memory", "64-bit-memory"),
+    *("two-memories", "too-large", "text", "hookgate.http", "poll_oneoff-with-all-of-wasi"),
+)
+"""What is refused, each for a reason of its own; each is compiled in a process of its own."""
 OVER = 0.1
 """Seconds past its limit within which a guest must have ended."""
 TRIES = 5
@@ -59,7 +64,13 @@ async def test_a_hostile_call_ends_in_time_with_an_error_that_names_its_limit(
     assert min(held) < HELD
 
 
-@pytest.mark.parametrize("name", REFUSED | UNGRANTED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in OF_EACH_SORT else pytest.mark.slow)
+        for name in REFUSED | UNGRANTED
+    ],
+)
 async def test_a_hostile_module_is_refused_by_name(name: str, sandbox: Sandbox) -> None:
     hostile = (REFUSED | UNGRANTED)[name]
     data = hostile.make()
