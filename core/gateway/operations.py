@@ -7,7 +7,7 @@ A plugin declares an operation once, on the function that does it
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel
@@ -123,5 +123,11 @@ class Operation(Generic[P, R]):
 
 
 def result_json(result: Any) -> bytes:
-    """Return the result of an operation as JSON."""
+    """Return the result of an operation as JSON.
+
+    Raises:
+        TypeError: It is neither a pydantic model nor a dataclass.
+    """
+    if not (isinstance(result, BaseModel) or is_dataclass(result)):
+        raise TypeError(f"found a {type(result).__name__}, expected a pydantic model or dataclass")
     return to_json(result, by_alias=False)

@@ -25,11 +25,12 @@ PARAMS: dict[str, dict[str, Any]] = {
     "plugins.why": {"name": "providers"},
     "tools.call": {"name": "nothing"},
     "token.revoke": {"name": "spare"},
+    "accept.forget": {"kind": "tool", "name": "nothing"},
     # Its trial measures for a long time.
     "awareness.report": {"trial": False},
 }
-NOT_TO_CALL = frozenset({"chat.cancel", "events.unsubscribe"})
-"""They need something that runs."""
+NOT_TO_CALL = frozenset({"chat.cancel", "events.unsubscribe", "accept.give"})
+"""They need something that runs, or waits."""
 
 
 def unknown(value: Any, schema: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[str]:
