@@ -16,6 +16,7 @@ from hookgate.core.domain.turn import Address, Agent, Origin, Principal, Session
 from hookgate.core.host import Host, PluginInfo
 from hookgate.core.registry.snapshots import CapabilityIndex, Snapshot
 from hookgate.core.settings.schema import Settings
+from hookgate.sessions import offer_in_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -71,6 +72,7 @@ class TurnedClock:
 def make_host(home: Path = Path("unused"), *, secrets: Iterable[str] = ()) -> Host:
     host = Host(Settings(home=home), KnownSecrets(*secrets))
     host.provide(CLOCK, TurnedClock())
+    offer_in_process(host)
     return host
 
 
