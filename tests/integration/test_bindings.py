@@ -50,10 +50,11 @@ class Called:
 
 EVERYBODYS = Called()
 OPERATIONS: dict[str, Called] = {
-    "approval.grants": Called(shows=True),
-    "approval.list": Called(shows=True),
-    "approval.resolve": Called({"id": "{question}", "decision": "deny"}),
-    "approval.revoke": Called({"id": "{grant}"}),
+    "accept.list": EVERYBODYS,
+    "approvals.grants": Called(shows=True),
+    "approvals.list": Called(shows=True),
+    "approvals.resolve": Called({"id": "{question}", "decision": "deny"}),
+    "approvals.revoke": Called({"id": "{grant}"}),
     "audit.export": Called(shows=True),
     "audit.list": Called(shows=True),
     "audit.verify": EVERYBODYS,
@@ -69,8 +70,8 @@ OPERATIONS: dict[str, Called] = {
     "chat.cancel": Called({"turn": "{turn}"}),
     "chat.send": Called({"content": "/context", "peer": "{me}"}),
     "db.status": EVERYBODYS,
-    "discovery.discover": Called({"query": "remember something"}),
-    "discovery.stats": EVERYBODYS,
+    "discover": Called({"query": "remember something"}),
+    "capabilities.stats": EVERYBODYS,
     "embedding.status": EVERYBODYS,
     "events.subscribe": Called(why="it has no end, and a test of its own"),
     "events.unsubscribe": Called({"request": 1}),
@@ -84,21 +85,21 @@ OPERATIONS: dict[str, Called] = {
     "outcomes": EVERYBODYS,
     "memory.search": Called({"query": "what is my word?"}, shows=True),
     "memory.show": Called({"id": "{note}"}, shows=True),
-    "operation.list": EVERYBODYS,
+    "operations.list": EVERYBODYS,
     "ping": EVERYBODYS,
-    "plugin.list": EVERYBODYS,
-    "plugin.why": Called({"name": "policy"}),
+    "plugins.list": EVERYBODYS,
+    "plugins.why": Called({"name": "policy"}),
     "policy.table": EVERYBODYS,
     "prices.check": EVERYBODYS,
     "prices.show": EVERYBODYS,
     "route.explain": Called({"peer": "somebody"}),
     "schedules.list": EVERYBODYS,
-    "session.export": Called({"session": "{session}"}, shows=True),
-    "session.history": Called({"session": "{session}"}, shows=True),
-    "session.list": EVERYBODYS,
+    "sessions.export": Called({"session": "{session}"}, shows=True),
+    "sessions.show": Called({"session": "{session}"}, shows=True),
+    "sessions.list": EVERYBODYS,
     "status": EVERYBODYS,
-    "tool.call": Called({"name": "recall", "arguments": {"query": "my word is"}, "peer": "{me}"}),
-    "tool.list": EVERYBODYS,
+    "tools.call": Called({"name": "recall", "arguments": {"query": "my word is"}, "peer": "{me}"}),
+    "tools.list": EVERYBODYS,
     "tools.changes": EVERYBODYS,
     "usage": Called({"by": "session"}),
     "wasm.inspect": Called({"name": "nobody"}),
@@ -166,7 +167,7 @@ class Person:
         await self.socket.send("chat.send", content=f"/call ask {arguments}", peer=self.name)
         question = await self.socket.until("approval")
         allowed = {"id": question["id"], "decision": "allow-always"}
-        self.ids["grant"] = (await self.socket.result("approval.resolve", **allowed))["grant"]
+        self.ids["grant"] = (await self.socket.result("approvals.resolve", **allowed))["grant"]
         self.ids["session"] = (await self.socket.until("done"))["session"]
         kept = await self.socket.result("memory.list", kind="note")
         self.ids["note"] = kept["rows"][0]["id"]
@@ -248,7 +249,7 @@ async def test_no_operation_shows_what_is_anothers(tmp_path: Path) -> None:
         mine = {
             name: operation
             for name, operation in both.gate.host.operations.items()
-            if operation.scope is None or operation.scope in SCOPES
+            if name == operation.name and (operation.scope is None or operation.scope in SCOPES)
         }
         for name in sorted(mine):
             called = OPERATIONS.get(name)
@@ -266,8 +267,8 @@ async def test_no_operation_shows_what_is_anothers(tmp_path: Path) -> None:
                 params = both.params(called, both.alice, both.alice)
                 if both.alice.word not in "\n".join(await both.alice.call(name, params)):
                     unshown.append(name)
-        waiting = await both.alice.socket.result("approval.list")
-        standing = await both.alice.socket.result("approval.grants")
+        waiting = await both.alice.socket.result("approvals.list")
+        standing = await both.alice.socket.result("approvals.grants")
     assert leaked == []
     assert unshown == []
     assert unknown == [], "enter them in OPERATIONS, once they show nobody what is another's"
@@ -277,7 +278,11 @@ async def test_no_operation_shows_what_is_anothers(tmp_path: Path) -> None:
 
 async def test_no_page_shows_what_is_anothers(tmp_path: Path) -> None:
     async with asyncio.timeout(55), two(tmp_path) as both:
-        declared = {operation.rest for operation in both.gate.host.operations.values()}
+        declared = {
+            route
+            for operation in both.gate.host.operations.values()
+            for route in (operation.rest, ("POST", operation.path))
+        }
         pages = {route for route in both.routes if route not in declared}
         assert {path for _, path in pages} == PAGES, "look at a new page, then enter it in PAGES"
         seen = []
@@ -308,7 +313,7 @@ async def test_own_rows_are_found_among_others(tmp_path: Path, limit: int) -> No
             place = page["next"]
             if not place:
                 break
-        sessions = (await bob.socket.result("session.list", limit=1))["sessions"]
+        sessions = (await bob.socket.result("sessions.list", limit=1))["sessions"]
     assert {row["session"] for row in shown} == {bob.ids["session"]}
     assert {row["tool"] for row in shown} >= {"hold", "remember", "ask"}
     assert [row["session"] for row in sessions] == [bob.ids["session"]]
