@@ -28,6 +28,8 @@ from tests.guards import ROOT, Guard, guards
 
 LIMIT = 180.0
 """Seconds for one test; one that hangs without its guard has noticed that it is gone."""
+HANGS = 60
+"""Seconds after which a test ends itself that is not said to take longer."""
 
 HEAVY = ("pytest", "aiohttp", "httpx", "numpy", "pydantic",
          "sqlmodel", "alembic", "structlog", "rich", "yaml", "orjson")  # fmt: skip
@@ -62,7 +64,8 @@ def _child(copy: Path, tests: Sequence[str], log: Path) -> None:
     import pytest
 
     with log.open("w") as out, contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-        code = pytest.main(["-q", "-x", "-p", "no:cacheprovider", "--no-header", *tests])
+        options = ["-q", "-x", "-p", "no:cacheprovider", "--no-header", "-o", f"timeout={HANGS}"]
+        code = pytest.main([*options, *tests])
         out.flush()
         os._exit(int(code))
 
