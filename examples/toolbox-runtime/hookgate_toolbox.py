@@ -14,7 +14,7 @@ from hookgate import (
     UnsupportedCapabilityWriteError,
     hookimpl,
 )
-from hookgate.core.settings.whole_file import write_whole
+from hookgate.settings import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -231,6 +231,7 @@ from hookgate.core.hooks.dispatch import (
 from hookgate.core.host import (
     Host as Host,
     PluginInfo as PluginInfo,
+    QuarterTokens as QuarterTokens,
 )
 from hookgate.core.registry.snapshots import (
     CapabilityIndex as CapabilityIndex,

@@ -10,6 +10,7 @@ from hookgate.core.settings.paths import (
 )
 from hookgate.core.settings.schema import (
     HomePath as HomePath,
+    PathText as PathText,
 )
 from hookgate.core.settings.secret_store import (
     MASK as MASK,

@@ -9,6 +9,7 @@ from hookgate.core.domain.parts import (
     content_to_json as content_to_json,
     left_out as left_out,
     parts_of as parts_of,
+    with_texts as with_texts,
     wrong_in_content as wrong_in_content,
 )
 from hookgate.core.domain.schemas import compile_schema as compile_schema
