@@ -15,6 +15,7 @@ RUN := .venv/stamp-run
 DEV := .venv/stamp-dev
 PYTEST_ARGS ?=
 GUARDS_ARGS ?=
+WEIGH_ARGS ?=
 EXTRAS := postgres,sentence-transformers,ed25519,otel,testing
 
 # -- set-up -------------------------------------------------------------------------
@@ -130,12 +131,15 @@ format: $(DEV)  ## format the code, and mend what ruff can mend
 
 # -- benchmarks ---------------------------------------------------------------------
 
-.PHONY: bench bench-quick
+.PHONY: bench bench-quick weigh
 bench: $(DEV)  ## every benchmark; each prints both sides and their ratio
 	@$(PY) -m benchmarks
 
 bench-quick: $(DEV)  ## the same in a short form, for a look
 	@$(PY) -m benchmarks --quick
+
+weigh: $(DEV)  ## count what the product weighs, against what is recorded
+	@$(PY) -m benchmarks.weigh $(WEIGH_ARGS)
 
 # -- making -------------------------------------------------------------------------
 

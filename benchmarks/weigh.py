@@ -1,0 +1,244 @@
+"""What the product weighs: counted, so that the figures are the same on any machine.
+
+Run: ``python -m benchmarks.weigh [--write]`` (``make weigh``). ``weights.toml`` beside this file
+holds what each figure was; one that has risen by more than 3 % since fails the run. ``--write``
+records the figures as they are: a rise is a commit that says why.
+
+A line of code is one that holds a token, docstrings and comments left out. Headers are the lines
+of imports, of ``if TYPE_CHECKING`` and of ``__all__``. Twins are two classes (or a class and a
+table) that share at least four fields and three quarters of those of the smaller one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import itertools
+import sys
+import tokenize
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.report import Figure, report
+
+ROOT = Path(__file__).parents[1]
+WEIGHTS = Path(__file__).with_name("weights.toml")
+ROOMS = ("core", "builtin_plugins", "src/hookgate", "hookspecs.py")
+MAY_RISE = 1.03
+LAYOUT = (
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+)
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module of the product.
+
+    Attributes:
+        path: Where it stands, from the root of the repository.
+        tree: What it says.
+        lines: All its lines.
+        code: Its lines of code.
+        headers: Those of them that import or list names.
+    """
+
+    path: Path
+    tree: ast.Module
+    lines: int
+    code: int
+    headers: int
+
+
+def modules() -> Iterator[Module]:
+    """Yield the product's modules; the links in ``src/hookgate`` are not followed."""
+    for room in ROOMS:
+        at = ROOT / room
+        for path in [at] if at.is_file() else sorted(at.rglob("*.py")):
+            if not any(parent.is_symlink() for parent in (path, *path.parents)):
+                yield weighed(path)
+
+
+def weighed(path: Path) -> Module:
+    """Return the module at `path`, counted."""
+    text = path.read_text("utf-8")
+    tree = ast.parse(text)
+    said = {
+        line
+        for node in ast.walk(tree)
+        for child in _block(node)
+        if isinstance(child, ast.Expr)
+        and isinstance(child.value, ast.Constant)
+        and isinstance(child.value.value, str)
+        for line in _lines(child)
+    }
+    code: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in LAYOUT:
+            code.update(range(token.start[0], token.end[0] + 1))
+    code -= said
+    headers = {line for node in ast.walk(tree) if _is_header(node) for line in _lines(node)}
+    return Module(path.relative_to(ROOT), tree, text.count("\n"), len(code), len(headers & code))
+
+
+def _block(node: ast.AST) -> list[ast.stmt]:
+    body = getattr(node, "body", [])
+    return body if isinstance(body, list) else []
+
+
+def _lines(node: ast.stmt) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
+def _is_header(node: ast.AST) -> bool:
+    if isinstance(node, ast.If):
+        return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    if isinstance(node, ast.Assign):
+        return any(isinstance(one, ast.Name) and one.id == "__all__" for one in node.targets)
+    return isinstance(node, ast.Import | ast.ImportFrom)
+
+
+def twins(all_modules: Iterable[Module]) -> int:
+    """Return how many pairs of classes and tables have nearly the same fields."""
+    rows = [
+        fields
+        for module in all_modules
+        for node in ast.walk(module.tree)
+        if len(fields := _fields(node)) >= 4
+    ]
+    return sum(
+        len(one & other) >= max(4, 0.75 * min(len(one), len(other)))
+        for one, other in itertools.combinations(rows, 2)
+    )
+
+
+def _fields(node: ast.AST) -> frozenset[str]:
+    if isinstance(node, ast.ClassDef):
+        named = (each.target for each in node.body if isinstance(each, ast.AnnAssign))
+        return frozenset(one.id for one in named if isinstance(one, ast.Name) and one.id[0] != "_")
+    if isinstance(node, ast.Call) and _called(node) == "Table":
+        return frozenset(
+            str(each.args[0].value)
+            for each in node.args
+            if isinstance(each, ast.Call)
+            and _called(each) == "Column"
+            and isinstance(each.args[0], ast.Constant)
+        )
+    return frozenset()
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.id if isinstance(node.func, ast.Name) else ""
+
+
+def behind_the_face(plugins: Iterable[Module]) -> int:
+    """Return how many imports builtin plugins make of what stands behind the face."""
+    return sum(
+        node.module.startswith("hookgate.core")
+        for module in plugins
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ImportFrom) and node.module
+    )
+
+
+def commands_by_hand(all_modules: Iterable[Module]) -> int:
+    """Return how many commands are functions of their own, and not made of an operation."""
+    return sum(
+        node.name[0] != "_"
+        and any(
+            ast.unparse(arg.annotation) == "typer.Context"
+            for arg in node.args.args
+            if arg.annotation
+        )
+        and "commands" in module.path.as_posix()
+        for module in all_modules
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.FunctionDef)
+    )
+
+
+def figures() -> list[Figure]:
+    """Return what is counted."""
+    found = list(modules())
+    recorded = tomllib.loads(WEIGHTS.read_text("utf-8")) if WEIGHTS.exists() else {}
+
+    def figure(name: str, value: float, unit: str) -> Figure:
+        limit = recorded.get(name)
+        return Figure(
+            name=name, value=value, unit=unit, goal=None if limit is None else limit * MAY_RISE
+        )
+
+    def code(*rooms: str, but: tuple[str, ...] = ()) -> int:
+        return sum(
+            module.code
+            for module in found
+            if module.path.as_posix().startswith(rooms)
+            and not module.path.as_posix().startswith(but)
+        )
+
+    plugins = [one for one in found if one.path.parts[0] == "builtin_plugins"]
+    of_plugins: Counter[str] = Counter()
+    for module in plugins:
+        of_plugins[module.path.parts[1]] += module.code
+    names = Counter(
+        node.name
+        for module in found
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ClassDef) and node.name[0] != "_"
+    )
+    total = code(*ROOMS)
+    return [
+        figure("modules", len(found), "modules"),
+        figure("lines", sum(one.lines for one in found), "lines"),
+        figure("code", total, "lines"),
+        figure("headers", 100 * sum(one.headers for one in found) / total, "% of code"),
+        figure(
+            "core",
+            code("core/", "hookspecs.py", but=("core/gateway/", "core/settings/")),
+            "lines of code, without gateway and settings",
+        ),
+        figure("doors", code("core/gateway/", "core/settings/"), "lines of code"),
+        figure("kit and command line", code("src/"), "lines of code"),
+        figure("twins", twins(found), "pairs"),
+        figure("behind the face", behind_the_face(plugins), "imports by builtins"),
+        figure("commands by hand", commands_by_hand(found), "functions"),
+        figure("names of two classes", sum(count > 1 for count in names.values()), "names"),
+        *(
+            figure(f"plugin {name}", count, "lines of code")
+            for name, count in sorted(of_plugins.items())
+            if not name.endswith(".py")
+        ),
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.weigh")
+    parser.add_argument("--write", action="store_true", help="record the figures as they are")
+    parser.add_argument("--quick", action="store_true", help="the same: it is quick")
+    options = parser.parse_args()
+    found = figures()
+    if options.write:
+        rows = (f'"{one.name}" = {round(one.value, 2):g}\n' for one in found)
+        WEIGHTS.write_text("".join(rows), "utf-8")
+        found = figures()
+    report("what the product weighs", found)
+    risen = [one.name for one in found if one.met is False]
+    if risen:
+        print(
+            f"risen by more than 3 %: {', '.join(risen)}. Make it less, or record it "
+            "(`make weigh WEIGH_ARGS=--write`) in a commit that says why.",
+            file=sys.stderr,
+        )
+    return bool(risen)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
