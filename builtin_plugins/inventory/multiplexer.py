@@ -76,7 +76,8 @@ class Multiplexer:
         self._write_seconds = write_seconds
         self._reads: dict[str, asyncio.Task[Read]] = {}
         self._numbers: dict[str, int] = {}
-        self._threads: dict[str, threading.Thread] = {}
+        # Whether the last read on a thread is over; its thread lives a moment longer.
+        self._over: dict[str, threading.Event] = {}
         self._writing = {name: asyncio.Lock() for name in self.sources}
         # What was returned last, and what was made of it: the same is not looked at again.
         self._known: dict[str, tuple[tuple[Any, ...], Reading]] = {}
@@ -127,10 +128,10 @@ class Multiplexer:
         source = self.sources[name]
         if inspect.iscoroutinefunction(source.read):
             return cast("Read", await source.read())
-        known = self._threads.get(name)
-        if known is not None and known.is_alive():
+        known = self._over.get(name)
+        if known is not None and not known.is_set():
             raise RuntimeError("the read before hangs still; it is not asked again until then")
-        self._threads[name], future = _on_a_thread(source.read)
+        self._over[name], future = _on_a_thread(source.read)
         found: Any = await future
         return cast("Read", await found if inspect.isawaitable(found) else found)
 
@@ -230,9 +231,9 @@ def _heard(task: asyncio.Task[Read]) -> None:
         task.exception()
 
 
-def _on_a_thread(work: Callable[[], Any]) -> tuple[threading.Thread, asyncio.Future[Any]]:
+def _on_a_thread(work: Callable[[], Any]) -> tuple[threading.Event, asyncio.Future[Any]]:
     """Run `work` on a thread that a stop does not wait for: a folder may hang for ever."""
-    loop = asyncio.get_running_loop()
+    loop, over = asyncio.get_running_loop(), threading.Event()
     future: asyncio.Future[Any] = loop.create_future()
 
     def settle(ended: Ended[Any]) -> None:
@@ -247,9 +248,9 @@ def _on_a_thread(work: Callable[[], Any]) -> tuple[threading.Thread, asyncio.Fut
 
     def run() -> None:
         ended = called(work)
+        over.set()
         with suppress(RuntimeError):  # the loop was closed meanwhile, so nobody waits
             loop.call_soon_threadsafe(settle, ended)
 
-    thread = threading.Thread(target=run, name="inventory", daemon=True)
-    thread.start()
-    return thread, future
+    threading.Thread(target=run, name="inventory", daemon=True).start()
+    return over, future

@@ -165,6 +165,26 @@ async def test_a_thread_that_hangs_is_the_only_one_of_its_source() -> None:
     assert (await both(multiplexer)).records == ()
 
 
+async def test_a_thread_that_has_answered_hangs_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    let_go = threading.Event()
+
+    class Lingers(threading.Thread):
+        """Lives on after its work, as a thread does that others leave no time to end."""
+
+        def run(self) -> None:
+            super().run()
+            let_go.wait(30)
+
+    monkeypatch.setattr(threading, "Thread", Lingers)
+    multiplexer = beside(list, read_seconds=30)
+    try:
+        first = await both(multiplexer)
+        again = await both(multiplexer)
+        assert (first.why, again.why) == ("", "")
+    finally:
+        let_go.set()
+
+
 async def test_two_readers_share_one_read_and_a_fresh_one_begins_after_it_was_asked_for() -> None:
     begun, let_go = [], asyncio.Event()
 
