@@ -52,7 +52,7 @@ class TakenBack(OperationModel):
     """False where it did not count."""
 
 
-@operation("accept.list", also="acceptance.list", rest=("GET", "/v1/acceptance"))
+@operation("accept.list")
 async def listed(
     invocation: Invocation, kind: Annotated[str, Field(max_length=32)] = ""
 ) -> AcceptanceRows:
@@ -79,9 +79,7 @@ async def listed(
     return AcceptanceRows.model_validate({"things": things, "problem": book.problem})
 
 
-@operation(
-    "accept.give", also="acceptance.give", scope="operate", rest=("POST", "/v1/acceptance/give")
-)
+@operation("accept.give", scope="operate")
 async def give(
     invocation: Invocation,
     kind: Kind,
@@ -106,12 +104,7 @@ async def give(
     return Given(kind=kind, name=name)
 
 
-@operation(
-    "accept.forget",
-    also="acceptance.forget",
-    scope="operate",
-    rest=("POST", "/v1/acceptance/forget"),
-)
+@operation("accept.forget", scope="operate")
 async def forget(invocation: Invocation, kind: Kind, name: Name) -> TakenBack:
     """Take back that a tool, a card or a guest was accepted; it waits then.
 

@@ -339,21 +339,21 @@ async def test_what_was_taken_back_waits_although_its_folder_is_named(
 ) -> None:
     folder = write_plugin(tmp_path / "plugins" / "greeter", HELLO)
     async with started() as sandboxed:
-        (row,) = (await sandboxed.operation("acceptance.list", kind="guest"))["things"]
+        (row,) = (await sandboxed.operation("accept.list", kind="guest"))["things"]
         assert (row["name"], row["waits"], row["why"]) == ("greeter", False, "")
         thing = {"kind": "guest", "name": "greeter"}
-        assert (await sandboxed.operation("acceptance.forget", **thing))["taken"]
+        assert (await sandboxed.operation("accept.forget", **thing))["taken"]
         await sandboxed.gateway.host.reload()
         assert "ask" not in sandboxed.gateway.host.tools.view()
     async with started() as sandboxed:
-        (row,) = (await sandboxed.operation("acceptance.list", kind="guest"))["things"]
+        (row,) = (await sandboxed.operation("accept.list", kind="guest"))["things"]
         assert (row["waits"], row["by"]) == (True, "loopback")
         with pytest.raises(TurnError, match="was accepted: it has changed"):
-            await sandboxed.operation("acceptance.give", **thing)
-        await sandboxed.operation("acceptance.give", **thing, digest=digest_of(folder))
+            await sandboxed.operation("accept.give", **thing)
+        await sandboxed.operation("accept.give", **thing, digest=digest_of(folder))
         assert (await sandboxed.call("ask", {})).content == "hello"
         with pytest.raises(TurnError, match="expected one of"):
-            await sandboxed.operation("acceptance.give", kind="ghost", name="greeter")
+            await sandboxed.operation("accept.give", kind="ghost", name="greeter")
 
 
 async def test_what_a_version_before_kept_in_a_file_is_taken_over_once(
