@@ -85,9 +85,17 @@ async def status_of(
         lines[-1] = "Connection: Upgrade"
         lines += ["Upgrade: websocket", "Sec-WebSocket-Version: 13", f"Sec-WebSocket-Key: {key}"]
     bodies = {
-        "/v1/turns": '{"content":"x"}',
-        "/v1/tools/call": '{"name":"x"}',
+        "/v1/accept/forget": '{"kind":"tool","name":"x"}',
+        "/v1/chat/cancel": '{"turn":"x"}',
+        "/v1/chat/send": '{"content":"x"}',
+        "/v1/events/unsubscribe": '{"request":"x"}',
+        "/v1/plugins/why": '{"name":"control"}',
         "/v1/sessions/delete": '{"session":"a:b:c:d"}',
+        "/v1/sessions/export": '{"session":"a:b:c:d"}',
+        "/v1/sessions/show": '{"session":"a:b:c:d"}',
+        "/v1/token/revoke": '{"name":"x"}',
+        "/v1/tools/call": '{"name":"x"}',
+        "/v1/turns": '{"content":"x"}',
     }
     body = bodies.get(path, "{}" if method == "POST" else "")
     if body:
@@ -104,7 +112,7 @@ def all_routes(served: Served) -> list[tuple[str, str]]:
         assert route.resource is not None
         # With parameters that are right, 400 can only mean that the request was refused.
         path = route.resource.canonical.replace("{name}", "ping")
-        if path.endswith(("/history", "/export")):
+        if route.method == "GET" and path.endswith(("/history", "/export")):
             path += "?session=a:b:c:d"
         routes.append((route.method, path))
     return sorted(routes)
@@ -115,7 +123,9 @@ async def test_twelve_hosts_with_eight_origins_at_every_route_are_judged_right()
     wrong, seen = [], 0
     wire = {"allowed_hosts": [ALLOWED_HOST], "allowed_origins": [ALLOWED_ORIGIN]}
     async with serving(wire=wire) as served:
-        routes = [route for route in all_routes(served) if route[0] != "HEAD"]
+        # Nothing can be accepted where no plugin has things of a kind: a 400 of its own.
+        left = {"/v1/accept/give"}
+        routes = [one for one in all_routes(served) if one[0] != "HEAD" and one[1] not in left]
         for method, path in routes:
             upgrade = path == "/ws"
             for host in HOSTS:
