@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from hookgate.core.gateway.routes import CALLER
+from hookgate.core.gateway.request_keys import CALLER
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -10,11 +10,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
-from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 
 from hookgate.core.domain.errors import StartError
-from hookgate.core.gateway.access.auth import Caller
 from hookgate.core.gateway.access.credentials import FORMS, check_forms
 from hookgate.core.gateway.access.origin import OriginRule
 from hookgate.core.gateway.codes import FAILED, Code, ErrorAnswer, is_own_code
@@ -23,7 +21,9 @@ from hookgate.core.settings.schema import OriginName
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from hookgate.core.domain.turn import Principal, Scope
+    from aiohttp import web
+
+    from hookgate.core.domain.turn import Scope
 
 T = TypeVar("T")
 
@@ -284,34 +284,3 @@ def _origins(where: str, cors: Cors) -> tuple[str, ...]:
 # -- request keys ----------------------------------------------------------------
 
 # What a request carries once it was decided on: who asks, and the route that it came to.
-
-CALLER: web.RequestKey[Caller] = web.RequestKey("hookgate caller", Caller)
-"""Where the decision leaves who asks."""
-
-ROUTE: web.RequestKey[Route] = web.RequestKey("hookgate route", Route)
-"""The route that a request came to, or the nearest one of its path."""
-
-
-CLIENT: web.RequestKey[str] = web.RequestKey("hookgate client", str)
-"""What a request to a route that checks for itself is counted by."""
-
-
-def client_of(request: web.Request) -> str:
-    """Return where a request to a route with ``Access.self_checked`` comes from.
-
-    That is the client's address, as far as trusted proxies tell it; an IPv6 address stands for
-    its whole /64. It is what attempts are counted by, not who somebody is.
-
-    Raises:
-        KeyError: The route is public or scoped.
-    """
-    return request[CLIENT]
-
-
-def principal_of(request: web.Request) -> Principal:
-    """Return who makes a request to a route with ``Access.scoped``.
-
-    Raises:
-        KeyError: The route is public or checks for itself, so nobody was identified.
-    """
-    return request[CALLER].principal

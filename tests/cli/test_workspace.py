@@ -9,6 +9,11 @@ SKILL = "---\nname: tea\ndescription: Brew tea.\n---\nBoil water.\n"
 
 
 @pytest.fixture
+def builtin_plugins() -> None:
+    """All of them: what a workspace brings belongs to many."""
+
+
+@pytest.fixture
 def clone(hookgate: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cloned repository in which one stands."""
     skill = hookgate.home / "clone" / ".hookgate" / "capabilities" / "tea" / "SKILL.md"
