@@ -15,7 +15,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL as WireURL
 
 from hookgate import EgressDeniedError, EgressFailedError
-from hookgate.builtin_plugins.egress.client import Body, Mapped
+from hookgate.builtin_plugins.egress.body import Body, Mapped
 from hookgate.kit.url_grants import Address, Grants, NotGrantedError, Target, parse_address, shown
 
 if TYPE_CHECKING:
