@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,11 +121,10 @@ async def settled(gateway: Gateway, own: Everywhere, model: ScriptedModel) -> li
     await until(lambda: not gateway.host.running() and not own.asking)
     assert model.closed == len(model.requests)
     # Rows are committed before an answer is; those of calls behind it, soon after.
-    for _ in range(1000):
-        found = await rows(gateway)
-        if len(found) == len(model.requests):
-            return found
-    raise AssertionError(f"{len(found)} rows for {len(model.requests)} requests")
+    async with asyncio.timeout(20):
+        while len(found := await rows(gateway)) < len(model.requests):  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    return found
 
 
 async def test_schedules_hooks_tools_and_nested_turns_leave_rows_with_their_cause(
