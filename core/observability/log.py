@@ -52,7 +52,7 @@ class Log:
 
     Args:
         settings: The level, and how lines look.
-        secrets: Masks what must not be seen; more can be added with `redact_with`.
+        secrets: Masks what must not be seen.
         stream: Where lines go; standard error by default.
     """
 
@@ -60,7 +60,7 @@ class Log:
         self, settings: LogSettings, secrets: Secrets, *, stream: TextIO | None = None
     ) -> None:
         self._stream = sys.stderr if stream is None else stream
-        self._secrets = [secrets]
+        self._secrets = secrets
         self._lock = threading.Lock()
         self._held: list[str] | None = None
         self.level = _LEVELS[settings.level]
@@ -78,15 +78,9 @@ class Log:
         # The logger's own methods are cut off at the level before they build anything.
         self._wrapper = structlog.make_filtering_bound_logger(self.level)
 
-    def redact_with(self, secrets: Secrets) -> None:
-        """Mask what `secrets` knows, too."""
-        self._secrets.append(secrets)
-
     def redact(self, text: str) -> str:
         """Return `text` with every known secret masked."""
-        for secrets in self._secrets:
-            text = secrets.redact(text)
-        return text
+        return self._secrets.redact(text)
 
     def logger(self, name: str = OWN, **fields: Any) -> FilteringBoundLogger:
         """Return a logger that writes here.
