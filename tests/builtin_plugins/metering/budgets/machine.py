@@ -97,8 +97,9 @@ class Machine(RuleBasedStateMachine):
         self.limit = self.ceiling = 100
         self.lies = 0
         self.calls: list[Call] = []
-        # As the store has it: runs that were killed and not swept, leases by run, calls that are
-        # open, and how those ended that are in the ledger.
+        # As the store has it: runs that were not swept, those of them that were killed, leases by
+        # run, calls that are open, and how those ended that are in the ledger.
+        self.known: set[str] = set()
         self.killed: set[str] = set()
         self.leases: dict[str, dict[str, int]] = {}
         self.open: set[str] = set()
@@ -127,7 +128,8 @@ class Machine(RuleBasedStateMachine):
             self.open = set(c.execute(opened).scalars())
             ended = sa.select(CALLS.c.id, CALLS.c.status).where(CALLS.c.id.like(mine))
             self.ledger = {call.id: call.status for call in c.execute(ended)}
-            self.killed &= set(rows.beats(c))
+            self.known = set(rows.beats(c))
+            self.killed &= self.known
 
         await self.place.store.read(look)
 
@@ -311,8 +313,10 @@ class Machine(RuleBasedStateMachine):
                 assert window.leased == window.held + window.free + window.spent + window.returning
                 if gateway.name in self.leases:
                     assert window.leased == self.leases[gateway.name].get(key, 0)
-            if (main := gateway.window(self.key)) is not None:
-                # What was used of leases that do not cover it, and is not written yet.
+            main = gateway.window(self.key)
+            if main is not None and gateway.name in self.known:
+                # What was used of leases that do not cover it, and is not written yet: another
+                # has written it who swept the run, before that hears of it.
                 beyond += max(-main.free, 0)
         closed = [call for call in self.calls if call.id not in self.open]
         assert stored["settled"] == sum(call.used or 0 for call in closed if not self.lost(call))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 from pydantic import SecretStr
 from tests.builtin_plugins.metering.budgets.machine import Machine, Place
-from tests.builtin_plugins.metering.budgets.support import prepared
+from tests.builtin_plugins.metering.budgets.support import prepared, row
 
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
@@ -21,21 +22,28 @@ def runner() -> Iterator[asyncio.Runner]:
         yield runner
 
 
-def check(runner: asyncio.Runner, home: Path, options: StorageSettings, examples: int) -> None:
+@contextmanager
+def machines(
+    runner: asyncio.Runner, home: Path, options: StorageSettings
+) -> Iterator[type[Machine]]:
     async def opened() -> Place:
         store = await open_store(options, home)
         assert store.durable, store.problem
         return Place(runner, await prepared(store, shared=True))
 
-    place = runner.run(opened())
-
     class Placed(Machine):
-        pass
+        place = runner.run(opened())
 
-    Placed.place = place
     try:
+        yield Placed
+    finally:
+        runner.run(Placed.place.store.close())
+
+
+def check(runner: asyncio.Runner, home: Path, options: StorageSettings, examples: int) -> None:
+    with machines(runner, home, options) as made:
         run_state_machine_as_test(
-            Placed,
+            made,
             settings=settings(
                 max_examples=examples,
                 stateful_step_count=25,
@@ -43,14 +51,30 @@ def check(runner: asyncio.Runner, home: Path, options: StorageSettings, examples
                 suppress_health_check=list(HealthCheck),
             ),
         )
-    finally:
-        runner.run(place.store.close())
 
 
 def test_whatever_happens_nothing_of_a_budget_is_lost_added_or_refused_falsely(
     runner: asyncio.Runner, tmp_path: Path
 ) -> None:
     check(runner, tmp_path, StorageSettings(), 4)
+
+
+def test_use_past_a_hold_counts_once_when_another_has_charged_a_gateway_that_hangs(
+    runner: asyncio.Runner, tmp_path: Path
+) -> None:
+    with machines(runner, tmp_path, StorageSettings()) as made:
+        machine = made()
+        hangs = machine.gateways[0]
+        runner.run(machine.reserved(hangs, 40, side=False))
+        machine.lies += 30
+        machine.ended(hangs, hangs.calls[0], used=70, row=False)
+        runner.run(machine.rows_are_written(hangs, told=False))
+        runner.run(machine.reserved(machine.gateways[1], 60, side=False))
+        machine.nothing_is_lost_or_added()
+        machine.stop_one_for_longer_than_its_lease(0)
+        machine.nothing_is_lost_or_added()
+        assert runner.run(row(machine.place.store, machine.key))["settled"] == 70
+        machine.teardown()
 
 
 @pytest.mark.slow
