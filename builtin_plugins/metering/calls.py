@@ -17,17 +17,27 @@ What a call was for, its `Call.cause`:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import blake2b
-from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 from hookgate import Ending, ModelRequest, Provenance, Turn, Usage
 
 COUNTS: tuple[str, ...] = (*Usage.INPUTS, *Usage.OUTPUTS)
 """The names of the counts of tokens, in the order of `Usage`."""
+
+WORDS = ("agent", "channel", "account", "principal", "key", "cause", "plugin", "tool")
+"""What is known of a call beside its session and its model."""
+DIMENSIONS = ("day", "month", "session", *WORDS, "provider", "model")
+"""By what calls can be told apart."""
+TALLIES = ("calls", "refused", "failed", "estimated", "unpriced")
+"""Of how many calls a sum is: of all, of those that were not sent, of those that were sent and
+did not end well, of those whose counts are not the provider's, and of those without a price."""
+
+PICO = 10**12
+"""Units of money in a dollar: costs are whole numbers of these."""
 
 LOST = "lost"
 """How a call ended that a crash has cut off: it is charged the most that it could have used."""
@@ -81,8 +91,8 @@ class Call(NamedTuple):
         status: How it ended, `Ending.status`; `LOST` where a crash has cut it off.
         kind: The kind of the provider's failure; "" where there is none.
         sent: Whether the provider was asked.
-        reported: Whether the counts are the provider's own; False for estimates.
-        input_tokens: Counts of tokens, as in `Usage`; so are the ones below.
+        usage: What it is charged; each count is a column, and so is whether they are the
+            provider's own.
         cost: Units of 1e-12 dollars; None where the model has no known price.
         saved: What caching saved, in the same units; below 0 where writing the cache cost more.
         price: Which prices `cost` was made with, so that it can be made again.
@@ -109,17 +119,7 @@ class Call(NamedTuple):
     status: str
     kind: str
     sent: bool
-    reported: bool
-    input_tokens: int
-    cache_read_tokens: int
-    cache_write_tokens: int
-    cache_write_hour_tokens: int
-    audio_input_tokens: int
-    image_input_tokens: int
-    output_tokens: int
-    reasoning_tokens: int
-    audio_output_tokens: int
-    image_output_tokens: int
+    usage: Usage
     cost: int | None
     saved: int
     price: str
@@ -182,8 +182,7 @@ class Call(NamedTuple):
             ending.status,
             sound(ending.kind),
             ending.sent,
-            usage.reported,
-            *_counts(usage),
+            usage,
             cost,
             saved,
             tariff.version,
@@ -193,10 +192,16 @@ class Call(NamedTuple):
 
     def to_row(self) -> dict[str, Any]:
         """Return the row, without the place that the ledger gives it."""
-        return self._asdict()
+        row = self._asdict()
+        usage: Usage = row.pop("usage")
+        return {**row, **usage.counts, "reported": usage.reported}
 
-
-_counts = attrgetter(*COUNTS)
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Call:
+        """Return the call of a row."""
+        usage = Usage(**{name: row[name] for name in (*COUNTS, "reported")})
+        words = {name: row[name] for name in cls._fields if name != "usage"}
+        return cls(**words, usage=usage)
 
 
 def cause_of(turn: Turn, request: ModelRequest) -> str:

@@ -6,12 +6,10 @@ told by `hookgate usage`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hookgate import Instrument, Label, RecordSource
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.metering.calls import Call
+from hookgate.builtin_plugins.metering.calls import COUNTS, PICO, Call
 
 CALL = "metering.call"
 """The record of a call that is over; its fields are `call_fields`."""
@@ -24,20 +22,6 @@ _MODEL = (
     Label(name="provider", attribute="gen_ai.provider.name"),
     Label(name="model", attribute="gen_ai.request.model"),
 )
-_KINDS = {
-    "input": "input_tokens",
-    "cache_read": "cache_read_tokens",
-    "cache_write": "cache_write_tokens",
-    "cache_write_hour": "cache_write_hour_tokens",
-    "audio_input": "audio_input_tokens",
-    "image_input": "image_input_tokens",
-    "output": "output_tokens",
-    "reasoning": "reasoning_tokens",
-    "audio_output": "audio_output_tokens",
-    "image_output": "image_output_tokens",
-}
-"""The kinds of tokens, as labels have them, and the counts of `Usage`. They are disjoint."""
-
 INSTRUMENTS = (
     Instrument(
         name="hookgate_metering_cost_usd",
@@ -57,8 +41,8 @@ INSTRUMENTS = (
         name="hookgate_metering_tokens",
         help="Tokens of model calls, by kind; the kinds are disjoint.",
         sources=tuple(
-            RecordSource(record=CALL, value=count, labels={"kind": kind})
-            for kind, count in _KINDS.items()
+            RecordSource(record=CALL, value=count, labels={"kind": count.removesuffix("_tokens")})
+            for count in COUNTS
         ),
         labels=(*_MODEL, Label(name="kind", attribute="gen_ai.token.type")),
         unit="{token}",
@@ -99,17 +83,14 @@ INSTRUMENTS = (
 
 def call_fields(call: Call) -> dict[str, Any]:
     """Return the fields of the record of a call."""
-    fields: dict[str, Any] = {
+    return {
         "provider": call.provider,
         "model": call.model,
         "status": call.status,
-        "reported": call.reported,
+        "reported": call.usage.reported,
         "priced": call.cost is not None,
-        "cost_usd": (call.cost or 0) / 1e12,
+        "cost_usd": (call.cost or 0) / PICO,
         # A counter only grows: what writing a cache costs stands in `cost_usd` anyway.
-        "saved_usd": max(call.saved, 0) / 1e12,
+        "saved_usd": max(call.saved, 0) / PICO,
+        **{name: count for name, count in call.usage.counts.items() if count},
     }
-    for count in _KINDS.values():
-        if amount := getattr(call, count):
-            fields[count] = amount
-    return fields

@@ -27,7 +27,7 @@ from hookgate import (
     Turn,
     key_text,
 )
-from hookgate.builtin_plugins.metering.calls import MOST_CHARACTERS, plugin_of, tool_of
+from hookgate.builtin_plugins.metering.calls import MOST_CHARACTERS, PICO, plugin_of, tool_of
 from hookgate.builtin_plugins.metering.settings import (
     BudgetSettings,
     GuardSettings,
@@ -36,9 +36,6 @@ from hookgate.builtin_plugins.metering.settings import (
     Over,
     Scope,
 )
-
-PICO = 10**12
-"""Units of money in a dollar."""
 
 Unit: TypeAlias = Literal["tokens", "usd", "requests", "parallel"]
 Span: TypeAlias = Literal["turn", "minute", "day", "month", "now"]

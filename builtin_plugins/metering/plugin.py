@@ -210,7 +210,7 @@ class Plugin:
 def _lost(host: Host, rows: Sequence[Mapping[str, Any]]) -> None:
     """Say which calls a crash has cut off."""
     for row in rows:
-        host.metric(CALL, **call_fields(Call(**{name: row[name] for name in Call._fields})))
+        host.metric(CALL, **call_fields(Call.from_row(row)))
     host.log.warning(
         "a gateway has stopped amid model calls; each is charged the most that it could have used",
         calls=len(rows),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from decimal import Context, Decimal
-from typing import TYPE_CHECKING, Any
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hookgate import Principal, Store
-from hookgate.builtin_plugins.metering.calls import COUNTS, Call, sound
+from hookgate import Principal, Store, Usage
+from hookgate.builtin_plugins.metering.calls import COUNTS, DIMENSIONS, PICO, TALLIES, Call, sound
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.ledger import Ledger
@@ -45,28 +47,8 @@ def amount_text(amount: int, unit: Unit, *, name: bool = True) -> str:
 # Money is added up in whole numbers of 1e-12 dollars, and shown as decimals: no report is off by
 # a rounding. Whoever may see some sessions alone sees the calls of those.
 
-PICO = 10**12
-"""Units of money in a dollar."""
-DIMENSIONS: tuple[str, ...] = (
-    "day",
-    "month",
-    "session",
-    "agent",
-    "channel",
-    "account",
-    "principal",
-    "key",
-    "cause",
-    "plugin",
-    "tool",
-    "provider",
-    "model",
-)
-"""By what calls can be told apart."""
 
-
-@dataclass(slots=True)
-class Totals:
+class Totals(NamedTuple):
     """Sums of calls.
 
     Attributes:
@@ -75,7 +57,7 @@ class Totals:
         failed: How many were sent and did not end well: they failed, were cut or cancelled.
         estimated: Of how many the counts are not the provider's own.
         unpriced: How many were of a model without a known price; `cost` lacks theirs.
-        input_tokens: Counts of tokens, as in `Usage`; so are the ones below.
+        usage: Their tokens.
         cost: Units of 1e-12 dollars.
         saved: What caching saved, in the same units.
     """
@@ -85,50 +67,37 @@ class Totals:
     failed: int = 0
     estimated: int = 0
     unpriced: int = 0
-    input_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    cache_write_hour_tokens: int = 0
-    audio_input_tokens: int = 0
-    image_input_tokens: int = 0
-    output_tokens: int = 0
-    reasoning_tokens: int = 0
-    audio_output_tokens: int = 0
-    image_output_tokens: int = 0
+    usage: Usage = Usage()
     cost: int = 0
     saved: int = 0
 
-    @property
-    def total_input(self) -> int:
-        """All tokens of input."""
-        return sum(getattr(self, name) for name in COUNTS[:6])
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> Totals:
+        """Return a row of sums."""
+        return cls(
+            **{name: row[name] for name in TALLIES},
+            usage=Usage(**{name: row[name] for name in COUNTS}),
+            cost=row["cost_dollars"] * PICO + row["cost_rest"],
+            saved=row["saved_dollars"] * PICO + row["saved_rest"],
+        )
 
-    @property
-    def total_output(self) -> int:
-        """All tokens of output."""
-        return sum(getattr(self, name) for name in COUNTS[6:])
+    @classmethod
+    def of_call(cls, call: Call) -> Totals:
+        """Return what one call adds."""
+        return cls(
+            calls=1,
+            refused=not call.sent,
+            failed=call.sent and call.status != "done",
+            estimated=call.sent and not call.usage.reported,
+            unpriced=call.cost is None,
+            usage=replace(call.usage, reported=True),
+            cost=call.cost or 0,
+            saved=call.saved,
+        )
 
-    def add(self, row: Mapping[str, Any]) -> None:
-        """Add a row of sums."""
-        for name in _ADDED:
-            setattr(self, name, getattr(self, name) + row[name])
-        self.cost += row["cost_dollars"] * PICO + row["cost_rest"]
-        self.saved += row["saved_dollars"] * PICO + row["saved_rest"]
-
-    def add_call(self, call: Call) -> None:
-        """Add a call."""
-        self.calls += 1
-        self.refused += not call.sent
-        self.failed += call.sent and call.status != "done"
-        self.estimated += call.sent and not call.reported
-        self.unpriced += call.cost is None
-        for name in COUNTS:
-            setattr(self, name, getattr(self, name) + getattr(call, name))
-        self.cost += call.cost or 0
-        self.saved += call.saved
-
-
-_ADDED = tuple(field.name for field in fields(Totals) if field.name not in ("cost", "saved"))
+    def plus(self, other: Totals) -> Totals:
+        """Return both together."""
+        return Totals(*map(add, self, other))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +179,7 @@ class Reports:
         groups, days = (
             _merged(found, names) for found, names in zip(rows, (by, ("day",)), strict=True)
         )
-        whole = Totals()
-        for totals in days.values():
-            _join(whole, totals)
+        whole = reduce(Totals.plus, days.values(), Totals())
         return Report(_in_order(groups, by), {key[0]: days[key] for key in sorted(days)}, whole)
 
     async def _of_store(
@@ -229,7 +196,7 @@ class Reports:
         await self._ledger.flush()
         queries = [sums.Query(by, equal, first, last, places) for by in wanted]
         found = await store.read(sums.usage(queries))
-        return [[(row, _totals(row)) for row in rows] for rows in found]
+        return [[(row, Totals.of_row(row)) for row in rows] for rows in found]
 
     def _of_ring(
         self, by: Sequence[str], equal: Mapping[str, str], first: str, last: str
@@ -240,9 +207,7 @@ class Reports:
             late = last and call.day > last
             if call.day < first or late or any(words[k] != v for k, v in equal.items()):
                 continue
-            totals = Totals()
-            totals.add_call(call)
-            found.append(({name: words[name] for name in by}, totals))
+            found.append(({name: words[name] for name in by}, Totals.of_call(call)))
         return found
 
 
@@ -268,26 +233,11 @@ def _words(call: Call) -> dict[str, str]:
     return {**words, "month": call.day[:7], "model": f"{call.provider}/{call.model}"}
 
 
-def _totals(row: Mapping[str, Any]) -> Totals:
-    totals = Totals()
-    totals.add(row)
-    return totals
-
-
-def _join(into: Totals, other: Totals) -> None:
-    for name in (*_ADDED, "cost", "saved"):
-        setattr(into, name, getattr(into, name) + getattr(other, name))
-
-
 def _merged(found: Iterable[_Pair], by: Sequence[str]) -> dict[tuple[str, ...], Totals]:
     groups: dict[tuple[str, ...], Totals] = {}
     for words, totals in found:
         key = tuple(words[name] for name in by)
-        into = groups.get(key)
-        if into is None:
-            groups[key] = totals
-        else:
-            _join(into, totals)
+        groups[key] = groups[key].plus(totals) if key in groups else totals
     return groups
 
 
@@ -299,6 +249,6 @@ def _in_order(
 
     def dearest(key: tuple[str, ...]) -> tuple[Any, ...]:
         totals = groups[key]
-        return -totals.cost, -(totals.total_input + totals.total_output), -totals.calls, key
+        return -totals.cost, -totals.usage.total, -totals.calls, key
 
     return {key: groups[key] for key in sorted(groups, key=dearest)}

@@ -25,26 +25,6 @@ NARROW = 100
 """Columns of a terminal below which numbers are shortened."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 """What a text begins with that a spreadsheet would take for a formula, or pass over."""
-NUMBERS = (
-    "calls",
-    "refused",
-    "failed",
-    "estimated",
-    "unpriced",
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "cache_write_hour_tokens",
-    "audio_input_tokens",
-    "image_input_tokens",
-    "reasoning_tokens",
-    "audio_output_tokens",
-    "image_output_tokens",
-    "cost_usd",
-    "saved_usd",
-)
-"""The columns of numbers of a CSV, in their order."""
 INPUT, OUTPUT = "input_tokens", "output_tokens"
 SHOWN = (INPUT, "cache_read_tokens", "cache_write_tokens", "cache_write_hour_tokens", OUTPUT)
 
@@ -72,10 +52,11 @@ def to_csv(found: Mapping[str, Any]) -> str:
     """Return the groups as CSV. No text in it is a formula to a spreadsheet."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*found["by"], *NUMBERS])
+    numbers = list(found["whole"])
+    writer.writerow([*found["by"], *numbers])
     for group in found["groups"]:
         words = [_harmless(group["of"][name]) for name in found["by"]]
-        writer.writerow([*words, *(group[name] for name in NUMBERS)])
+        writer.writerow([*words, *(group[name] for name in numbers)])
     return out.getvalue()
 
 

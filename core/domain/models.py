@@ -132,6 +132,11 @@ class Usage:
     )
     """The names of the counts of output."""
 
+    MEDIA: ClassVar[frozenset[str]] = frozenset(
+        ("audio_input_tokens", "image_input_tokens", "audio_output_tokens", "image_output_tokens")
+    )
+    """Which of them are no text, and may cost far more."""
+
     input_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0

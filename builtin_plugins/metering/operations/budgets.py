@@ -19,8 +19,8 @@ from hookgate import (
     key_text,
     operation,
 )
+from hookgate.builtin_plugins.metering.calls import PICO
 from hookgate.builtin_plugins.metering.limits import (
-    PICO,
     Rule,
     Ruling,
     Set,

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import Field, create_model, field_validator
 
 from hookgate import Invocation, OperationModel, operation
-from hookgate.builtin_plugins.metering.reports import DIMENSIONS, Reports, Totals, dollars
+from hookgate.builtin_plugins.metering.calls import COUNTS, DIMENSIONS
+from hookgate.builtin_plugins.metering.reports import Reports, Totals, dollars
 
 MOST_GROUPS = 10_000
 _MONTH = re.compile(r"[0-9]{4}-[0-9]{2}")
@@ -98,8 +99,8 @@ class UsageParams(OperationModel):
         return first, last
 
 
-class Used(OperationModel):
-    """Sums of calls."""
+class Counted(OperationModel):
+    """How many calls, and all their tokens."""
 
     calls: int
     refused: int
@@ -114,15 +115,16 @@ class Used(OperationModel):
     """All tokens of input; the parts below are in it."""
     output_tokens: int
     """All tokens of output; the parts below are in it."""
-    cache_read_tokens: int
+
+
+_PARTS: dict[str, Any] = {name: (int, ...) for name in COUNTS if name not in Counted.model_fields}
+
+
+class Used(create_model("Parts", __base__=Counted, **_PARTS)):  # type: ignore[misc]  # made here
+    """Sums of calls."""
+
     cache_write_tokens: int
     """What was written to the cache, for however long."""
-    cache_write_hour_tokens: int
-    audio_input_tokens: int
-    image_input_tokens: int
-    reasoning_tokens: int
-    audio_output_tokens: int
-    image_output_tokens: int
     cost_usd: str
     """US dollars, exact to twelve places."""
     saved_usd: str
@@ -196,12 +198,10 @@ class UsageOperations:
 
 
 def _sums(totals: Totals) -> Mapping[str, Any]:
-    sums = {name: getattr(totals, name) for name in Used.model_fields if hasattr(totals, name)}
-    return {
-        **sums,
-        "input_tokens": totals.total_input,
-        "output_tokens": totals.total_output,
-        "cache_write_tokens": totals.cache_write_tokens + totals.cache_write_hour_tokens,
+    sums = {
+        **totals._asdict(),
+        **totals.usage.to_json(),
         "cost_usd": f"{dollars(totals.cost):f}",
         "saved_usd": f"{dollars(totals.saved):f}",
     }
+    return {name: sums[name] for name in Used.model_fields}

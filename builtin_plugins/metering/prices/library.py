@@ -7,19 +7,14 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from hookgate.builtin_plugins.metering.prices.settings import Listed, Price
 from hookgate.builtin_plugins.metering.prices.tariff import ZERO, Rate, Tariff
 
 NAMES: Mapping[str, tuple[str, ...]] = {
-    "input_tokens": ("input_mtok", "input_text_mtok"),
-    "cache_read_tokens": ("cache_read_mtok", "cache_text_read_mtok"),
-    "cache_write_tokens": ("cache_write_mtok", "cache_write_5m_mtok", "cache_text_write_mtok"),
-    "cache_write_hour_tokens": ("cache_write_1h_mtok", "cache_text_write_1h_mtok"),
-    "audio_input_tokens": ("input_audio_mtok",),
-    "image_input_tokens": ("input_image_mtok",),
-    "output_tokens": ("output_mtok", "output_text_mtok"),
-    "reasoning_tokens": ("output_reasoning_mtok", "output_text_reasoning_mtok"),
-    "audio_output_tokens": ("output_audio_mtok",),
-    "image_output_tokens": ("output_image_mtok",),
+    f"{kind}_tokens": listed.names
+    for kind, price in Price.model_fields.items()
+    for listed in price.metadata
+    if isinstance(listed, Listed)
 }
 """The library's names of the prices of each count."""
 

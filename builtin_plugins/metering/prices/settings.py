@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import Field, model_validator
 
 from hookgate import Section
 
 Dollars = Annotated[Decimal, Field(ge=0, le=1_000_000, max_digits=18, decimal_places=12)]
+
+
+class Listed(NamedTuple):
+    """How genai-prices calls the price of a kind of tokens: the first of these that it has."""
+
+    names: tuple[str, ...]
 
 
 class Price(Section):
@@ -22,25 +28,33 @@ class Price(Section):
     as_: str = Field(default="", alias="as", pattern=r"^[^/\s]*(/\S+)?$")
     """A provider of genai-prices, such as `openai`, whose prices are meant: that of the model of
     the same name, or of another one, as `openai/gpt-4o`."""
-    input: Dollars | None = None
+    input: Annotated[Dollars | None, Listed(("input_mtok", "input_text_mtok"))] = None
     """Input."""
-    cache_read: Dollars | None = None
+    cache_read: Annotated[Dollars | None, Listed(("cache_read_mtok", "cache_text_read_mtok"))] = (
+        None
+    )
     """Input that was read from the provider's cache."""
-    cache_write: Dollars | None = None
+    cache_write: Annotated[
+        Dollars | None, Listed(("cache_write_mtok", "cache_write_5m_mtok", "cache_text_write_mtok"))
+    ] = None
     """Input that was written to the provider's cache."""
-    cache_write_hour: Dollars | None = None
+    cache_write_hour: Annotated[
+        Dollars | None, Listed(("cache_write_1h_mtok", "cache_text_write_1h_mtok"))
+    ] = None
     """Input that was written to the cache for an hour; as `cache_write` where nobody says."""
-    audio_input: Dollars | None = None
+    audio_input: Annotated[Dollars | None, Listed(("input_audio_mtok",))] = None
     """Input that was heard."""
-    image_input: Dollars | None = None
+    image_input: Annotated[Dollars | None, Listed(("input_image_mtok",))] = None
     """Input that was seen."""
-    output: Dollars | None = None
+    output: Annotated[Dollars | None, Listed(("output_mtok", "output_text_mtok"))] = None
     """Output."""
-    reasoning: Dollars | None = None
+    reasoning: Annotated[
+        Dollars | None, Listed(("output_reasoning_mtok", "output_text_reasoning_mtok"))
+    ] = None
     """Output spent on reasoning."""
-    audio_output: Dollars | None = None
+    audio_output: Annotated[Dollars | None, Listed(("output_audio_mtok",))] = None
     """Output that was spoken."""
-    image_output: Dollars | None = None
+    image_output: Annotated[Dollars | None, Listed(("output_image_mtok",))] = None
     """Output that was drawn."""
     fee: Dollars | None = None
     """US dollars for each call, whatever its length."""

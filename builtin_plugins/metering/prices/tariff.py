@@ -9,17 +9,13 @@ from math import lcm
 from typing import NamedTuple
 
 from hookgate import Usage
+from hookgate.builtin_plugins.metering.calls import PICO
 
-PICO = 10**12
-"""Picodollars of a dollar: the unit in which costs are kept."""
 MILLION = 10**6
 ZERO = Decimal(0)
 
 MOST_OUTPUT = 10**9
 """Tokens of output that cost nothing, of which there is no end."""
-HEARD_OR_SEEN = frozenset(
-    ("audio_input_tokens", "image_input_tokens", "audio_output_tokens", "image_output_tokens")
-)
 CACHED = ("cache_read_tokens", "cache_write_tokens", "cache_write_hour_tokens")
 
 
@@ -118,7 +114,7 @@ class Tariff:
         worst = tuple(_most([exact[name] for name in names]) for names in sides)
         object.__setattr__(self, "_worst", worst)
         plain = tuple(
-            _most([exact[name] for name in names if name not in HEARD_OR_SEEN]) for names in sides
+            _most([exact[name] for name in names if name not in Usage.MEDIA]) for names in sides
         )
         object.__setattr__(self, "_worst_plain", plain)
 

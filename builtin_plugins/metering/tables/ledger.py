@@ -19,14 +19,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-from hookgate.builtin_plugins.metering.calls import COUNTS
+from hookgate.builtin_plugins.metering.calls import COUNTS, TALLIES, WORDS
 from hookgate.builtin_plugins.metering.tables.base import METADATA
 
-WORDS = ("agent", "channel", "account", "principal", "key", "cause", "plugin", "tool")
-"""What is known of a call beside its session and its model."""
-TALLIES = ("calls", "refused", "failed", "estimated", "unpriced")
-"""Of how many calls a sum is: of all, of those that were not sent, of those that were sent and
-did not end well, of those whose counts are not the provider's, and of those without a price."""
 MONEY = ("cost_dollars", "cost_rest", "saved_dollars", "saved_rest")
 """Sums of money, whole dollars and units of 1e-12 dollars apart: together they could be more
 than 64 bits hold."""

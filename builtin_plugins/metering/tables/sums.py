@@ -27,7 +27,7 @@ from sqlalchemy import (
     update,
 )
 
-from hookgate.builtin_plugins.metering.calls import COUNTS
+from hookgate.builtin_plugins.metering.calls import COUNTS, PICO, TALLIES, WORDS
 from hookgate.builtin_plugins.metering.tables.ledger import (
     CALLS,
     DAYS,
@@ -35,17 +35,11 @@ from hookgate.builtin_plugins.metering.tables.ledger import (
     MARKS,
     MONEY,
     SESSION_DAYS,
-    TALLIES,
-    WORDS,
 )
 from hookgate.wire import canonical
 
-PICO = 10**12
-"""Units of money in a dollar."""
 SUMS = (*COUNTS, *TALLIES, *MONEY)
 """What is added up."""
-DIMENSIONS = ("day", "month", "session", *WORDS, "provider", "model")
-"""By what sums can be told apart."""
 _KEPT = ("day", "session", *WORDS, "provider", "model")
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from hookgate.builtin_plugins.metering import tables
-from hookgate.builtin_plugins.metering.calls import Call
+from hookgate.builtin_plugins.metering.calls import COUNTS, Call
 from hookgate.core.domain.errors import StoreUnavailableError
+from hookgate.core.domain.models import Usage
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.storage.store import SqlStore
-    from hookgate.core.domain.models import Usage
 
 _numbers = itertools.count(1)
 
@@ -41,17 +41,7 @@ PLAIN = Call(
     status="done",
     kind="",
     sent=True,
-    reported=True,
-    input_tokens=100,
-    cache_read_tokens=0,
-    cache_write_tokens=0,
-    cache_write_hour_tokens=0,
-    audio_input_tokens=0,
-    image_input_tokens=0,
-    output_tokens=10,
-    reasoning_tokens=0,
-    audio_output_tokens=0,
-    image_output_tokens=0,
+    usage=Usage(input_tokens=100, output_tokens=10),
     cost=1_000_000,
     saved=0,
     price="settings 1",
@@ -59,10 +49,12 @@ PLAIN = Call(
 
 
 def made_call(**changes: Any) -> Call:
-    """Return a call with an id of its own; `day` sets its time as well."""
+    """Return a call with an id of its own; `day` sets its time as well, counts are its usage's."""
     if "day" in changes and "at" not in changes:
         changes["at"] = f"{changes['day']}T12:00:00.000000+00:00"
-    return PLAIN._replace(**{"id": f"call_{next(_numbers)}", **changes})
+    counts = {name: changes.pop(name) for name in (*COUNTS, "reported") if name in changes}
+    usage = replace(PLAIN.usage, **counts)
+    return PLAIN._replace(**{"id": f"call_{next(_numbers)}", "usage": usage, **changes})
 
 
 @dataclass

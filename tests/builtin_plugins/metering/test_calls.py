@@ -81,21 +81,21 @@ def test_a_row_says_who_what_and_how_much() -> None:
 def test_a_call_that_was_refused_leaves_a_row_that_costs_nothing() -> None:
     call = Call.of(make_turn(), request(), REFUSED, Usage(), FixedPrice(known=False), NOON)
     assert (call.status, call.sent, call.cost, call.saved) == ("refused", False, 0, 0)
-    assert not any(getattr(call, name) for name in COUNTS)
+    assert not call.usage.total
 
 
 def test_a_model_without_a_price_has_no_cost_and_says_so() -> None:
     unknown = FixedPrice(known=False, version="unknown")
     call = Call.of(make_turn(), request(), DONE, Usage(input_tokens=5), unknown, NOON)
-    assert (call.cost, call.price, call.input_tokens) == (None, "unknown", 5)
+    assert (call.cost, call.price, call.usage.input_tokens) == (None, "unknown", 5)
 
 
 def test_what_nobody_knows_is_marked_as_not_reported() -> None:
     cut = replace(DONE, status="cut", stop=None)
     reserved = Usage(input_tokens=900, output_tokens=1024, reported=False)
     call = Call.of(make_turn(), request(), cut, reserved, FixedPrice(), NOON)
-    assert (call.reported, call.status) == (False, "cut")
-    assert (call.input_tokens, call.output_tokens) == (900, 1024)
+    assert (call.usage.reported, call.status) == (False, "cut")
+    assert (call.usage.input_tokens, call.usage.output_tokens) == (900, 1024)
 
 
 def test_a_nested_turn_is_charged_to_whoever_has_started_it() -> None:

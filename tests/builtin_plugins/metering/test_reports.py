@@ -7,6 +7,7 @@ import random
 from collections import defaultdict
 from contextlib import asynccontextmanager
 from decimal import Decimal
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,8 +17,9 @@ from tests.builtin_plugins.metering.support import made_call
 from tests.builtin_plugins.stores import differences, opened_store
 
 from hookgate.builtin_plugins.metering import tables
+from hookgate.builtin_plugins.metering.calls import DIMENSIONS
 from hookgate.builtin_plugins.metering.ledger import Ledger
-from hookgate.builtin_plugins.metering.reports import DIMENSIONS, Reports, Totals, dollars
+from hookgate.builtin_plugins.metering.reports import Reports, Totals, dollars
 from hookgate.builtin_plugins.metering.rollup import Rollup
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
@@ -81,12 +83,12 @@ def some_calls(seed: int, count: int) -> list[Call]:
 
 
 def expected(calls: Sequence[Call], by: Sequence[str]) -> dict[tuple[str, ...], Totals]:
-    groups: dict[tuple[str, ...], Totals] = defaultdict(Totals)
+    groups: dict[tuple[str, ...], list[Totals]] = defaultdict(list)
     for call in calls:
         words: dict[str, Any] = call._asdict()
         words["month"], words["model"] = call.day[:7], f"{call.provider}/{call.model}"
-        groups[tuple(words[name] for name in by)].add_call(call)
-    return dict(groups)
+        groups[tuple(words[name] for name in by)].append(Totals.of_call(call))
+    return {key: reduce(Totals.plus, found) for key, found in groups.items()}
 
 
 @pytest.mark.parametrize("rolled", ["none", "some", "all"])
