@@ -139,7 +139,7 @@ bench-quick: $(DEV)  ## the same in a short form, for a look
 	@$(PY) -m benchmarks --quick
 
 weigh: $(DEV)  ## count what the product weighs, against what is recorded
-	@$(PY) -m benchmarks.weigh $(WEIGH_ARGS)
+	@$(PY) -m benchmarks.weight $(WEIGH_ARGS)
 
 # -- making -------------------------------------------------------------------------
 

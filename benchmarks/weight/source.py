@@ -1,8 +1,4 @@
-"""What the product weighs: counted, so that the figures are the same on any machine.
-
-Run: ``python -m benchmarks.weigh [--write]`` (``make weigh``). ``weights.toml`` beside this file
-holds what each figure was; one that has risen by more than 3 % since fails the run. ``--write``
-records the figures as they are: a rise is a commit that says why.
+"""The source, counted: lines, headers, twins, imports, commands.
 
 A line of code is one that holds a token, docstrings and comments left out. Headers are the lines
 of imports, of ``if TYPE_CHECKING`` and of ``__all__``. Twins are two classes (or a class and a
@@ -11,24 +7,17 @@ table) that share at least four fields and three quarters of those of the smalle
 
 from __future__ import annotations
 
-import argparse
 import ast
 import io
 import itertools
-import sys
 import tokenize
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.report import Figure, report
-
-ROOT = Path(__file__).parents[1]
-WEIGHTS = Path(__file__).with_name("weights.toml")
+ROOT = Path(__file__).parents[2]
 ROOMS = ("core", "builtin_plugins", "src/hookgate", "hookspecs.py")
-MAY_RISE = 1.03
 LAYOUT = (
     tokenize.COMMENT,
     tokenize.NL,
@@ -165,16 +154,9 @@ def commands_by_hand(all_modules: Iterable[Module]) -> int:
     )
 
 
-def figures() -> list[Figure]:
-    """Return what is counted."""
+def figures() -> dict[str, tuple[float, str]]:
+    """Return what is counted: values by name, each with its unit."""
     found = list(modules())
-    recorded = tomllib.loads(WEIGHTS.read_text("utf-8")) if WEIGHTS.exists() else {}
-
-    def figure(name: str, value: float, unit: str) -> Figure:
-        limit = recorded.get(name)
-        return Figure(
-            name=name, value=value, unit=unit, goal=None if limit is None else limit * MAY_RISE
-        )
 
     def code(*rooms: str, but: tuple[str, ...] = ()) -> int:
         return sum(
@@ -195,50 +177,22 @@ def figures() -> list[Figure]:
         if isinstance(node, ast.ClassDef) and node.name[0] != "_"
     )
     total = code(*ROOMS)
-    return [
-        figure("modules", len(found), "modules"),
-        figure("lines", sum(one.lines for one in found), "lines"),
-        figure("code", total, "lines"),
-        figure("headers", 100 * sum(one.headers for one in found) / total, "% of code"),
-        figure(
-            "core",
-            code("core/", "hookspecs.py", but=("core/gateway/", "core/settings/")),
-            "lines of code, without gateway and settings",
-        ),
-        figure("doors", code("core/gateway/", "core/settings/"), "lines of code"),
-        figure("kit and command line", code("src/"), "lines of code"),
-        figure("twins", twins(found), "pairs"),
-        figure("behind the face", behind_the_face(plugins), "imports by builtins"),
-        figure("commands by hand", commands_by_hand(found), "functions"),
-        figure("names of two classes", sum(count > 1 for count in names.values()), "names"),
-        *(
-            figure(f"plugin {name}", count, "lines of code")
+    thin = code("core/", "hookspecs.py", but=("core/gateway/", "core/settings/"))
+    return {
+        "modules": (len(found), "modules"),
+        "lines": (sum(one.lines for one in found), "lines"),
+        "code": (total, "lines"),
+        "headers": (100 * sum(one.headers for one in found) / total, "% of code"),
+        "core": (thin, "lines of code, without gateway and settings"),
+        "doors": (code("core/gateway/", "core/settings/"), "lines of code"),
+        "kit and command line": (code("src/"), "lines of code"),
+        "twins": (twins(found), "pairs"),
+        "behind the face": (behind_the_face(plugins), "imports by builtins"),
+        "commands by hand": (commands_by_hand(found), "functions"),
+        "names of two classes": (sum(count > 1 for count in names.values()), "names"),
+        **{
+            f"plugin {name}": (count, "lines of code")
             for name, count in sorted(of_plugins.items())
             if not name.endswith(".py")
-        ),
-    ]
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.weigh")
-    parser.add_argument("--write", action="store_true", help="record the figures as they are")
-    parser.add_argument("--quick", action="store_true", help="the same: it is quick")
-    options = parser.parse_args()
-    found = figures()
-    if options.write:
-        rows = (f'"{one.name}" = {round(one.value, 2):g}\n' for one in found)
-        WEIGHTS.write_text("".join(rows), "utf-8")
-        found = figures()
-    report("what the product weighs", found)
-    risen = [one.name for one in found if one.met is False]
-    if risen:
-        print(
-            f"risen by more than 3 %: {', '.join(risen)}. Make it less, or record it "
-            "(`make weigh WEIGH_ARGS=--write`) in a commit that says why.",
-            file=sys.stderr,
-        )
-    return bool(risen)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        },
+    }

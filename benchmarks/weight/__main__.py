@@ -1,0 +1,126 @@
+"""What the product weighs and what a turn costs: counted, so that any machine finds the same.
+
+Run: ``python -m benchmarks.weight [--write] [--functions CASE]`` (``make weigh``).
+``benchmarks/weights.toml`` holds what each figure was; one that has risen by more than 3 % since
+fails the run. ``--write`` records the figures as they are: a rise is a commit that says why.
+``--functions CASE`` shows which functions make the calls of a turn, and nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.report import Figure, report
+from benchmarks.weight import source, turns
+from benchmarks.weight.turns import Counted
+
+WEIGHTS = Path(__file__).parents[1] / "weights.toml"
+MAY_RISE = 1.03
+PLAIN = "8 characters"
+"""The case whose calls are held package by package."""
+PYTHON = ".".join(platform.python_version_tuple()[:2])
+
+
+def slack_of(name: str) -> float:
+    """Return what may come and go beside the share: which jobs meet in a commit is chance."""
+    return 15.0 if "calls" in name else 1.5 if name == "statements" else 0.5
+
+
+def of_turns(found: dict[str, Counted]) -> Iterator[tuple[str, float, str, float]]:
+    """Yield what turns cost: name, value, unit and slack."""
+    for case, one in found.items():
+        rows = [
+            ("calls", sum(one.calls.values())),
+            ("calls behind the answer", one.behind),
+            ("C calls", one.counts["C calls"]),
+            *((name, one.counts[name]) for name in turns.COUNTS),
+        ]
+        if case == PLAIN:
+            rows += ((f"calls of {room}", count) for room, count in sorted(one.calls.items()))
+        for name, value in rows:
+            yield f"turn, {case}: {name}", value, "a turn", slack_of(name)
+
+
+def show_rooms(found: dict[str, Counted]) -> None:
+    """Print the calls of each case by package."""
+    table = Table(title="Python calls a turn, libraries charged to who calls them")
+    table.add_column("package")
+    for case in found:
+        table.add_column(case, justify="right")
+    rooms = sorted({room for one in found.values() for room in one.calls})
+    for room in rooms:
+        table.add_row(room, *(f"{one.calls[room]:,.0f}" for one in found.values()))
+    table.add_section()
+    table.add_row("all", *(f"{sum(one.calls.values()):,.0f}" for one in found.values()))
+    Console(width=120).print(table)
+
+
+def show_functions(case: str) -> None:
+    """Print which functions make the calls of a turn.
+
+    Raises:
+        SystemExit: There is no such case.
+    """
+    cases = [each for each in turns.CASES if each.name == case]
+    if not cases:
+        names = ", ".join(repr(each.name) for each in turns.CASES)
+        raise SystemExit(f"found {case!r}, expected one of {names}")
+    (found,) = turns.weigh(cases).values()
+    for (room, function), count in found.functions.most_common(100):
+        print(f"{count:9.1f}  {room}: {function}")
+
+
+def held(
+    figures: list[tuple[str, float, str, float]], recorded: dict[str, float | str]
+) -> Iterator[Figure]:
+    """Yield the figures with the most that each may be."""
+    for name, value, unit, slack in figures:
+        was = recorded.get(name)
+        # Each version of Python makes other calls of the same code.
+        if name.startswith("turn") and recorded.get("python") != PYTHON:
+            was = None
+        goal = None if was is None else float(was) * MAY_RISE + slack
+        yield Figure(name=name, value=value, unit=unit, goal=goal)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.weight")
+    parser.add_argument("--write", action="store_true", help="record the figures as they are")
+    parser.add_argument("--functions", metavar="CASE", help="who makes the calls of a turn")
+    options = parser.parse_args()
+    if options.functions:
+        show_functions(options.functions)
+        return 0
+    figures = [(name, value, unit, 0.0) for name, (value, unit) in source.figures().items()]
+    if turns.CAN_COUNT:
+        counted = turns.weigh()
+        figures += of_turns(counted)
+        show_rooms(counted)
+    else:
+        print("turns are not counted here: it needs Linux's /proc")
+    if options.write:
+        rows = (f'"{name}" = {round(value, 2):g}\n' for name, value, _, _ in figures)
+        WEIGHTS.write_text(f'python = "{PYTHON}"\n' + "".join(rows), "utf-8")
+    recorded = tomllib.loads(WEIGHTS.read_text("utf-8")) if WEIGHTS.exists() else {}
+    found = list(held(figures, recorded))
+    report("what the product weighs", found)
+    risen = [one.name for one in found if one.met is False]
+    if risen:
+        print(
+            f"risen by more than 3 %: {'; '.join(risen)}. Make it less, or record it "
+            "(`make weigh WEIGH_ARGS=--write`) in a commit that says why.",
+            file=sys.stderr,
+        )
+    return bool(risen)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
