@@ -153,14 +153,14 @@ def decided(
         "verdicts": [
             {
                 "plugin": verdict.plugin,
-                "effect": verdict.effect.name.lower(),
+                "effect": verdict.effect.word,
                 "rule": verdict.rule,
                 "reason": verdict.reason,
             }
             for verdict in decision.verdicts
         ],
     }
-    return _entry("tool_decided", turn, call, decision.effect.name.lower(), data)
+    return _entry("tool_decided", turn, call, decision.effect.word, data)
 
 
 def finished(turn: Turn, call: ToolCall, result: ToolResult) -> Entry:

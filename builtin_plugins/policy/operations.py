@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from hookgate import Invocation, OperationModel, TurnError, operation
+from hookgate import EffectName, Invocation, OperationModel, TurnError, operation
 from hookgate.builtin_plugins.policy.desk.approvals import Choice
 from hookgate.builtin_plugins.policy.desk.grants import GrantScope, GrantState
 from hookgate.builtin_plugins.policy.rules.profiles import PROFILES, cells
@@ -251,7 +251,7 @@ class TableRow(OperationModel):
     value: Literal["true", "false", "unknown"]
     provenance: str
     tainted: bool
-    effect: Literal["allow", "ask", "deny"]
+    effect: EffectName
     rule: str
 
 
@@ -283,7 +283,7 @@ class PolicyOperations:
                 value="unknown" if cell.value is None else "true" if cell.value else "false",
                 provenance=cell.circumstances.provenance.value,
                 tainted=cell.circumstances.tainted,
-                effect=cell.effect.name.lower(),  # type: ignore[arg-type]  # the enum's names
+                effect=cell.effect.word,
                 rule=cell.rule,
             )
             for cell in cells(chosen)

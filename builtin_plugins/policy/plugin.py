@@ -142,7 +142,7 @@ class Plugin:
             data = {
                 "rule": outcome.rule.name,
                 "would": outcome.effect,
-                "decided": decision.effect.name.lower(),
+                "decided": decision.effect.word,
                 "why": outcome.why,
                 "tool": call.name,
                 "turn": turn.id,

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field, field_validator
 
-from hookgate import LONGEST_ASK, Section
+from hookgate import LONGEST_ASK, Effect, Section
 from hookgate.kit.durations import Days, Seconds, told
 
 LONGEST_QUESTION = LONGEST_ASK
@@ -15,6 +15,8 @@ LONGEST_QUESTION = LONGEST_ASK
 
 WHY_NO_LONGER = "its call and its session wait for a question, and a turn has no longer deadline"
 
+RuleEffect: TypeAlias = Literal["allow", "rewrite", "ask", "deny"]
+"""What follows where a rule holds, from the mildest to the strictest: the strictest counts."""
 ProfileName: TypeAlias = Literal["open", "balanced", "strict"]
 
 
@@ -66,3 +68,10 @@ class PolicySettings(Section):
     """Whose tools are held against the digest that was accepted: those that do not come with
     hookgate, all, or none."""
     approvals: ApprovalSettings = ApprovalSettings()
+
+    @property
+    def lists(self) -> tuple[tuple[Effect, tuple[str, ...]], ...]:
+        """The globs of each effect, from the strictest on: the first that names a tool counts."""
+        return tuple(
+            (effect, getattr(self, effect.word)) for effect in sorted(Effect, reverse=True)
+        )

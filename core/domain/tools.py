@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.errors import ToolDefinitionError
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ToolOwner: TypeAlias = Literal["host", "client"]
 Sandbox: TypeAlias = Literal["python", "wasm", "remote", "client"]
 Recheck: TypeAlias = "Callable[[Turn, ToolCall], str]"
+EffectName: TypeAlias = Literal["allow", "ask", "deny"]
 Answer: TypeAlias = Literal["", "allowed", "denied", "expired", "withdrawn"]
 
 
@@ -214,6 +215,11 @@ class Effect(IntEnum):
     ALLOW = 0
     ASK = 1
     DENY = 2
+
+    @property
+    def word(self) -> EffectName:
+        """Its name, as settings, rules, records and the wire have it."""
+        return cast("EffectName", self.name.lower())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

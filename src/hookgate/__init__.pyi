@@ -179,6 +179,7 @@ from hookgate.core.domain.tools import (
     Ask as Ask,
     Decision as Decision,
     Effect as Effect,
+    EffectName as EffectName,
     LONGEST_ASK as LONGEST_ASK,
     Recheck as Recheck,
     Tool as Tool,

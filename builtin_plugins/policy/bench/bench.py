@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from hookgate import (
     MAX_ROUNDS,
@@ -34,16 +34,8 @@ from hookgate.catalogue import Snapshot
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.rules.model import Rule
-    from hookgate.builtin_plugins.policy.settings import PolicySettings, ProfileName
+    from hookgate.builtin_plugins.policy.settings import PolicySettings, ProfileName, RuleEffect
 
-Word: TypeAlias = Literal["allow", "rewrite", "ask", "deny"]
-WORDS: tuple[Word, ...] = ("allow", "rewrite", "ask", "deny")
-
-_EFFECTS: Mapping[Effect, Word] = {
-    Effect.ALLOW: "allow",
-    Effect.ASK: "ask",
-    Effect.DENY: "deny",
-}
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 _EMPTY = Snapshot()
 _PLAN = TurnPlan()
@@ -63,7 +55,7 @@ class Found:
         judgements: What the rules said, one for each round.
     """
 
-    effect: Word
+    effect: RuleEffect
     rule: str
     why: str = ""
     arguments: Mapping[str, Any]
@@ -127,8 +119,8 @@ class Bench:
                 arguments = verdict.arguments
                 rewritten = verdict
                 continue
-            effect = _EFFECTS[verdict.effect]
-            if number and effect == "allow":
+            effect: RuleEffect = verdict.effect.word
+            if number and verdict.effect is Effect.ALLOW:
                 effect, verdict = "rewrite", rewritten
             return Found(
                 effect=effect,

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PlainValidator
 
 from hookgate import FLAG_NAMES, Flags
-from hookgate.builtin_plugins.policy.bench.bench import Bench, Found, Word, imagined
+from hookgate.builtin_plugins.policy.bench.bench import Bench, Found, imagined
 from hookgate.builtin_plugins.policy.judge.facts import LONGEST, Facts, Happened, History, facts_of
 from hookgate.builtin_plugins.policy.rules.files import (
     SUFFIXES,
@@ -28,7 +28,7 @@ from hookgate.builtin_plugins.policy.rules.model import (
     Sandbox,
     lasting,
 )
-from hookgate.builtin_plugins.policy.settings import ProfileName
+from hookgate.builtin_plugins.policy.settings import ProfileName, RuleEffect
 from hookgate.kit.content.documents import (
     DocumentModel,
     Reading,
@@ -64,7 +64,7 @@ class Case:
 
     name: str
     facts: Facts
-    effect: Word
+    effect: RuleEffect
     before: tuple[Happened, ...] = ()
     profile: ProfileName | None = None
     rule: str = ""
@@ -282,7 +282,7 @@ class Earlier(Call):
 class Expectation(DocumentModel):
     """What should follow."""
 
-    effect: Word
+    effect: RuleEffect
     rule: Annotated[str, matching(r"[\x21-\x7e]{1,200}", "the name of a rule")] = ""
     arguments: dict[str, Any] | None = None
 
@@ -296,7 +296,7 @@ class CaseText(DocumentModel):
     call: Call
     turn: TurnText = Circumstances()
     before: tuple[Earlier, ...] = ()
-    expect: Expectation | Word
+    expect: Expectation | RuleEffect
 
     def case(self, tools: Mapping[str, Declared]) -> Case:
         """Return the case, of a file that declares these tools."""

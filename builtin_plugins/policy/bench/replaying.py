@@ -15,11 +15,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from hookgate import Flags, Provenance
-from hookgate.builtin_plugins.policy.bench.bench import Bench, Found, Word, session_of
+from hookgate.builtin_plugins.policy.bench.bench import Bench, Found, session_of
 from hookgate.builtin_plugins.policy.judge.engine import Engine
 from hookgate.builtin_plugins.policy.judge.facts import Facts, History
 from hookgate.builtin_plugins.policy.rules.linting import arguments_of
-from hookgate.builtin_plugins.policy.rules.model import Rule, RuleEffect
+from hookgate.builtin_plugins.policy.rules.model import Rule
+from hookgate.builtin_plugins.policy.settings import RuleEffect
 from hookgate.settings import MASK as SECRET
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Recorded:
     at: float
     when: str
     facts: Facts
-    effect: Word | Literal[""]
+    effect: RuleEffect | Literal[""]
     rule: str
     allowed: bool
     by_policy: bool = True
@@ -321,10 +322,10 @@ class _Doubts:
         if looked.decisive is None:
             return set()
         if looked.decisive.state == "unknown":
-            return {rule.when_unknown} if rule.effect in ("ask", "deny") else set()
+            return {rule.undecided} if rule.undecided else set()
         if rule.effect == "rewrite":
             return {"rewrite", "deny"}  # deny, where its values cannot be made
-        return {rule.effect, rule.when_unknown} if rule.effect in ("ask", "deny") else {rule.effect}
+        return {rule.effect, rule.undecided or rule.effect}
 
     def _could_change(
         self, names: tuple[str, ...], name: str, sure: Found, facts: Facts, history: History,

@@ -9,26 +9,22 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from hookgate import Flags
 from hookgate.builtin_plugins.policy.judge.earlier import Kind, same_scope
 from hookgate.builtin_plugins.policy.judge.facts import Facts, History
 from hookgate.builtin_plugins.policy.rules.conditions import Condition, ConditionError, Variables
 from hookgate.builtin_plugins.policy.rules.digesting import said
+from hookgate.builtin_plugins.policy.settings import RuleEffect
 from hookgate.wire import canonical
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.policy.rules.model import (
-        After,
-        MoreThan,
-        Rule,
-        RuleEffect,
-    )
+    from hookgate.builtin_plugins.policy.rules.model import After, MoreThan, Rule
 
 State: TypeAlias = Literal["holds", "unknown", "fails"]
 
-STRICTNESS: Mapping[str, int] = {"allow": 0, "rewrite": 1, "ask": 2, "deny": 3}
+STRICTNESS: Mapping[str, int] = {word: place for place, word in enumerate(get_args(RuleEffect))}
 """The strictest effect counts."""
 
 TOGETHER = 12
@@ -389,9 +385,7 @@ def _outcome(rule: Rule, unknown: str) -> RuleOutcome:
         return RuleOutcome(
             rule=rule, state="holds", why="all of its parts hold", effect=rule.effect
         )
-    # Where it cannot be said, a rule that loosens does not; one that tightens says what follows.
-    effect = rule.when_unknown if rule.effect in ("ask", "deny") else None
-    return RuleOutcome(rule=rule, state="unknown", why=unknown, effect=effect)
+    return RuleOutcome(rule=rule, state="unknown", why=unknown, effect=rule.undecided)
 
 
 def _rewritten(

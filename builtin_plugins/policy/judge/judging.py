@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hookgate import (
     FLAG_NAMES,
     Ask,
-    Effect,
+    EffectName,
     Flags,
     Provenance,
     Recheck,
@@ -25,8 +25,7 @@ from hookgate.builtin_plugins.policy.judge.facts import History, facts_of
 from hookgate.builtin_plugins.policy.rules.profiles import Circumstances, ProfileRule, judge
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.policy.rules import model as rules
-    from hookgate.builtin_plugins.policy.settings import PolicySettings
+    from hookgate.builtin_plugins.policy.settings import PolicySettings, RuleEffect
 
 MEMO = 4096
 """Declarations in their circumstances for which what the profile says is remembered."""
@@ -72,14 +71,8 @@ class Judge:
         self._recheck = recheck
         self._allowed = Verdict.allow(rule=f"profile:{settings.profile}", recheck=recheck)
         self._known: dict[tuple[Flags, Provenance, bool], ProfileRule | None] = {}
-        # From the strictest to the mildest: the first list that names a tool counts.
-        lists = (
-            (Effect.DENY, "deny", settings.deny),
-            (Effect.ASK, "ask", settings.ask),
-            (Effect.ALLOW, "allow", settings.allow),
-        )
         self._overrides = tuple(
-            (effect, key, Globs(globs)) for effect, key, globs in lists if globs
+            (effect.word, Globs(globs)) for effect, globs in settings.lists if globs
         )
 
     def judge(
@@ -106,21 +99,18 @@ class Judge:
     def _verdict(self, turn: Turn, call: ToolCall, ruled: Judgement, taint: Taint) -> Verdict:
         said = ruled.decisive
         strict = STRICTNESS[said.effect] if said is not None and said.effect else -1
-        for listed, key, globs in self._overrides:
+        for key, globs in self._overrides:
             if STRICTNESS[key] < strict:
                 break  # a rule is stricter than what is still to come
             if glob := globs.match(call.name):
-                verdict = self._overridden(turn, call, listed, f"{key}:{glob}")
+                verdict = self._overridden(turn, call, key, f"{key}:{glob}")
                 return _narrowed(verdict, ruled)
         if said is not None and said.effect:
             return _narrowed(self._ruled(turn, call, said, ruled.arguments), ruled)
         rule = self._profiled(call.flags, turn.origin.provenance, bool(taint))
         if rule is None:
             return self._allowed
-        if rule.effect is Effect.DENY:
-            return Verdict.deny(f"{call.name} is not run: {rule.why}", rule=rule.name)
-        ask = self._ask(turn, call, rule.why, rule)
-        return Verdict.ask(ask, rule=rule.name, recheck=self._recheck)
+        return self._made(turn, call, rule.effect.word, rule.why, rule.name, severity=rule.severity)
 
     def _profiled(self, flags: Flags, provenance: Provenance, tainted: bool) -> ProfileRule | None:
         key = (flags, provenance, tainted)
@@ -140,41 +130,44 @@ class Judge:
         why = rule.reason or rule.description or f"the rule {rule.name} says so"
         if said.state == "unknown":
             why = f"{why} ({said.why})"
-        match said.effect:
-            case "deny":
-                return Verdict.deny(f"{call.name} is not run: {why}", rule=name)
-            case "ask":
-                ask = self._ask_for(turn, call, why, rule)
-                return Verdict.ask(ask, rule=name, recheck=self._recheck)
-            case "rewrite" if arguments is not None:
-                return Verdict.rewrite(arguments, reason=why, rule=name)
-            case _:
-                return Verdict.allow(why, rule=name, recheck=self._recheck)
+        if said.effect == "rewrite" and arguments is not None:
+            return Verdict.rewrite(arguments, reason=why, rule=name)
+        timeout = rule.timeout or self._settings.approvals.timeout_seconds
+        return self._made(
+            turn, call, said.effect or "deny", why, name, severity=rule.severity, timeout=timeout
+        )
 
-    def _ask_for(self, turn: Turn, call: ToolCall, why: str, rule: rules.Rule) -> Ask:
-        ask = self._ask(turn, call, why, None)
-        return replace(ask, severity=rule.severity, timeout=rule.timeout or ask.timeout)
+    def _overridden(self, turn: Turn, call: ToolCall, effect: EffectName, rule: str) -> Verdict:
+        why = f"the operator's settings {effect} it"
+        if effect == "ask":
+            why = "the operator's settings ask about it each time"
+        # Each time is each time: nothing stands in for the person.
+        return self._made(turn, call, effect, why, rule, choices=("allow-once", "deny"))
+
+    def _made(
+        self,
+        turn: Turn,
+        call: ToolCall,
+        effect: RuleEffect,
+        why: str,
+        rule: str,
+        **question: Any,
+    ) -> Verdict:
+        """Return the verdict of an effect; `question` is how an ask differs from the usual one."""
+        match effect:
+            case "deny":
+                return Verdict.deny(f"{call.name} is not run: {why}", rule=rule)
+            case "ask":
+                ask = replace(self._ask(turn, call, why), **question)
+                return Verdict.ask(ask, rule=rule, recheck=self._recheck)
+            case "allow" | "rewrite":
+                return Verdict.allow(why, rule=rule, recheck=self._recheck)
 
     def idle_globs(self, names: Collection[str]) -> list[tuple[str, str]]:
         """Return ``(key, glob)`` of each override that names none of the tools `names`."""
-        return [(key, glob) for _, key, globs in self._overrides for glob in globs.idle(names)]
+        return [(key, glob) for key, globs in self._overrides for glob in globs.idle(names)]
 
-    def _overridden(self, turn: Turn, call: ToolCall, effect: Effect, rule: str) -> Verdict:
-        match effect:
-            case Effect.DENY:
-                return Verdict.deny(
-                    f"{call.name} is not run: the operator's settings deny it", rule=rule
-                )
-            case Effect.ASK:
-                why = "the operator's settings ask about it each time"
-                # Each time is each time: nothing stands in for the person.
-                ask = replace(self._ask(turn, call, why, None), choices=("allow-once", "deny"))
-                return Verdict.ask(ask, rule=rule, recheck=self._recheck)
-            case Effect.ALLOW:
-                why = "the operator's settings allow it"
-                return Verdict.allow(why, rule=rule, recheck=self._recheck)
-
-    def _ask(self, turn: Turn, call: ToolCall, why: str, rule: ProfileRule | None) -> Ask:
+    def _ask(self, turn: Turn, call: ToolCall, why: str) -> Ask:
         flags = ", ".join(
             f"{name} {_word(call.flags.get(name))} ({call.flags.standing(name)})"
             for name in FLAG_NAMES
@@ -190,7 +183,6 @@ class Judge:
             # A tool's name has at most 64 characters, a title at most 80.
             title=f"May {call.name} run?",
             description="\n".join(lines),
-            severity=rule.severity if rule else "warning",
             timeout=self._settings.approvals.timeout_seconds,
             choices=(
                 ("allow-once", "deny")

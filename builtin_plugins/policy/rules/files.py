@@ -96,7 +96,7 @@ def read_text_of_rules(text: str, file: str) -> Reading[Rule]:
         place = ("rules", number)
         line = reading.document.position(place).line
         rules.append(replace(rule, file=file, line=line))
-        if rule.effect in ("deny", "ask") and not rule.reason:
+        if rule.tightens and not rule.reason:
             expected = "a sentence that the model, or whoever is asked, can do something with"
             silent.append(
                 reading.document.problem(

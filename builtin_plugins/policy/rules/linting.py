@@ -163,16 +163,15 @@ def covers(one: Rule, other: Rule, *, earlier: bool) -> bool:
     # Where `other` holds, `one` holds: each part of `one` follows from a part of `other`.
     if not _counts_more(one.effect, other.effect, earlier=earlier):
         return False
-    if other.effect not in ("ask", "deny"):
-        return True  # undecided, it has no say
+    if other.undecided is None:
+        return True
     # Where `other` cannot be decided, `one` may hold, or be undecided as well.
     if _is_decided(other):
         return True
-    if not _counts_more(one.effect, other.when_unknown, earlier=earlier):
+    if not _counts_more(one.effect, other.undecided, earlier=earlier):
         return False
     return _is_decided(one) or (
-        one.effect in ("ask", "deny")
-        and _counts_more(one.when_unknown, other.when_unknown, earlier=earlier)
+        one.undecided is not None and _counts_more(one.undecided, other.undecided, earlier=earlier)
     )
 
 
@@ -261,10 +260,11 @@ def _about_lists(rule: Rule, settings: PolicySettings | None) -> Iterator[Proble
     """Yield where a list of the settings decides all that a rule is about."""
     if settings is None:
         return
-    strictest = max(STRICTNESS[rule.effect], 0 if _is_decided(rule) else _when_unknown(rule))
-    if rule.effect == "rewrite":
-        strictest = STRICTNESS["deny"]  # values that cannot be made deny
-    for key, globs in (("deny", settings.deny), ("ask", settings.ask), ("allow", settings.allow)):
+    possible = [rule.effect, None if _is_decided(rule) else rule.undecided]
+    # Values that cannot be made deny.
+    strictest = max(STRICTNESS["deny" if one == "rewrite" else one] for one in possible if one)
+    for effect, globs in settings.lists:
+        key = effect.word
         if STRICTNESS[key] >= strictest and globs and _globs_cover(globs, rule.match.tool):
             yield _odd(
                 rule,
@@ -273,10 +273,6 @@ def _about_lists(rule: Rule, settings: PolicySettings | None) -> Iterator[Proble
                 f"no such rule, or fewer tools in `{key}`",
             )
             return
-
-
-def _when_unknown(rule: Rule) -> int:
-    return STRICTNESS[rule.when_unknown] if rule.effect in ("ask", "deny") else 0
 
 
 # -- rules by themselves ---------------------------------------------------------------

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, Field, PlainValidator
 
 from hookgate import FLAG_NAMES
 from hookgate.builtin_plugins.policy.rules.conditions import Condition, ConditionError
-from hookgate.builtin_plugins.policy.settings import LONGEST_QUESTION, WHY_NO_LONGER
+from hookgate.builtin_plugins.policy.settings import LONGEST_QUESTION, WHY_NO_LONGER, RuleEffect
 from hookgate.kit.content.documents import Made, Snake, many, matching, once, prose, several
 from hookgate.kit.durations import FORMS, seconds_of, told
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 LONGEST = 86_400.0
 NO_LONGER_AGO = "earlier calls are kept in memory, and no longer"
 
-RuleEffect: TypeAlias = Literal["allow", "ask", "deny", "rewrite"]
 Severity: TypeAlias = Literal["info", "warning", "critical"]
 Scope: TypeAlias = Literal["turn", "session", "peer", "agent", "principal", "gateway"]
 Sandbox: TypeAlias = Literal["python", "wasm", "remote", "client"]
@@ -325,6 +324,16 @@ class Rule:
         return self.unknown or "ask"
 
     @property
+    def tightens(self) -> bool:
+        """Whether it keeps calls from running without a person."""
+        return self.effect in ("ask", "deny")
+
+    @property
+    def undecided(self) -> RuleEffect | None:
+        """What follows where it cannot be said whether it holds; a rule that loosens does not."""
+        return self.when_unknown if self.tightens else None
+
+    @property
     def place(self) -> str:
         """``FILE:LINE``."""
         return f"{self.file}:{self.line}" if self.line else self.file
@@ -341,13 +350,13 @@ def checked(rule: Rule) -> Rule:
             "rewrite is one without the other, "
             "expected `rewrite` with `set` or `remove` exactly where the effect is rewrite"
         )
-    if rule.unknown is not None and rule.effect in ("allow", "rewrite"):
+    if rule.unknown is not None and not rule.tightens:
         raise ValueError(
             f"unknown is {rule.unknown}, expected no `unknown`: where it cannot be said whether "
             "such a rule holds, it does not"
         )
     if rule.timeout is not None and rule.effect != "ask":
         raise ValueError("timeout is a timeout, expected one where the effect is ask")
-    if rule.approvers and rule.effect not in ("ask", "deny"):
+    if rule.approvers and not rule.tightens:
         raise ValueError(f"approvers is {', '.join(rule.approvers)}, expected {_APPROVERS}")
     return rule
