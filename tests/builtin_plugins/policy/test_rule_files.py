@@ -78,7 +78,7 @@ def test_everything_that_a_rule_may_say_is_read() -> None:
         ("rules: [3]", "in rule 1: 3, expected a mapping"),
         ("rules: []\nrule: []", "did you mean `rules`?"),
         ("version: 2\nrules: []", "expected 1"),
-        (one(effect="block"), "in rule 'r': the text \"block\", expected one of `allow`, `rewrite`"),
+        (one(effect="block"), "expected one of `allow`, `rewrite`, `ask`, `deny`"),
         (one(efect="deny"), "did you mean `effect`?"),
         (one(name="no spaces"), "`rules[0].name`: found in rule 'no spaces'"),
         (one(match={"tol": "x"}), "did you mean `tool`?"),
