@@ -188,6 +188,9 @@ def list_operations(host: Host) -> Sequence[Operation[Any, Any]]:
     Called once at start. Each operation becomes a JSON-RPC method, a REST route and a
     command. Two operations of one name stop the start.
 
+    The command line asks a plugin of a third party for them without opening its lifespan, so
+    that help starts no gateway; where that raises, a gateway is started for it.
+
     Args:
         host: The gateway.
 

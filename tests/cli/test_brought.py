@@ -8,7 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import CommandLine
+from tests.cli.conftest import CommandLine, Ran
+
+from hookgate.cli.state import State
 
 GREET = """
 import typer
@@ -169,3 +171,80 @@ def test_settings_that_are_wrong_take_no_command_away(text: str, hookgate: Comma
     assert checked.code == 2
     assert path.name in checked.err
     assert hookgate("policy", "--help").code == 0
+
+
+DICE = """
+from contextlib import asynccontextmanager
+from hookgate import Empty, hookimpl, operation, operations_of
+
+class Rolls:
+    @operation("dice.roll", scope="chat")
+    async def roll(self, _) -> Empty:
+        "Roll a die."
+        return Empty()
+
+class Plugin:
+    name = "dice"
+    rolls = {rolls}
+
+    @hookimpl
+    def list_operations(self):
+        return operations_of(self.rolls)
+
+    @hookimpl
+    @asynccontextmanager
+    async def lifespan(self, host):
+        self.rolls = Rolls()
+        yield
+"""
+DICE_POINT = "[hookgate]\ndice = acme_dice:Plugin\n"
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was started: one entry a gateway."""
+    seen: list[str] = []
+    start = State.gateway
+
+    def counted(self: State, *args: object, **more: object) -> object:
+        seen.append("a gateway")
+        return start(self, *args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(State, "gateway", counted)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (("dice", "--help"), "Roll a die."),
+        (("dice", "roll", "--help"), "Operation dice.roll of dice."),
+        (("memory", "--help"), "search"),
+    ],
+)
+def test_help_beside_a_third_partys_plugin_opens_nothing(
+    words: tuple[str, ...],
+    shown: str,
+    hookgate: CommandLine,
+    strangers: Callable[..., Ran],
+    install: Install,
+    started: list[str],
+) -> None:
+    install(DICE.format(rolls="Rolls()"), DICE_POINT, name="acme-dice")
+    left = sorted(hookgate.home.rglob("*"))
+
+    ran = strangers(*words)
+
+    assert (ran.code, shown in ran.out) == (0, True), ran.out + ran.err
+    assert (started, sorted(hookgate.home.rglob("*"))) == ([], left)
+
+
+def test_a_plugin_that_names_its_operations_once_it_is_open_is_opened_for_its_help(
+    strangers: Callable[..., Ran], install: Install, started: list[str]
+) -> None:
+    install(DICE.format(rolls="None"), DICE_POINT, name="acme-dice")
+
+    ran = strangers("dice", "--help")
+
+    assert (ran.code, "Roll a die." in ran.out) == (0, True), ran.out + ran.err
+    assert started

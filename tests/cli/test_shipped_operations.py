@@ -47,12 +47,15 @@ def test_a_plugin_that_is_off_brings_no_commands(runner: CliRunner, started: lis
     assert started == []
 
 
-def test_where_a_builtin_is_replaced_its_successor_is_asked(
+def test_where_a_builtin_is_replaced_its_commands_are_its_successors(
     runner: CliRunner, started: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / "config.toml").write_text('[plugins]\nreplace = { memory = "nobody" }\n')
-    runner.invoke(app, ["cards", "--help"])
-    assert started
+    refused = runner.invoke(app, ["memory", "search", "--help"])
+    others = runner.invoke(app, ["cards", "--help"])
+    assert (refused.exit_code, "switched off or replaced" in refused.output) == (1, True)
+    assert (others.exit_code, "cards a message would" in others.output) == (0, True)
+    assert started == []
 
 
 @pytest.mark.parametrize("held", [None, b"", b"[{", b"{}", b'[{"plugin": "control"}]', b"\xff"])

@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, TypeAlias, get_type_hints
@@ -19,6 +20,7 @@ import typer
 
 from hookgate.cli.plugin_commands import PANEL, builtins, view
 from hookgate.cli.state import JsonOption, State, state_of
+from hookgate.core.domain.errors import HookgateError
 
 SHIPPED = Path(__file__).parent / "operations.json"
 """The operations of builtin plugins that have a command; `make docs` writes it."""
@@ -38,19 +40,58 @@ _SIMPLE: dict[str, type] = {"string": str, "integer": int, "number": float, "boo
 def operations(state: State) -> Sequence[Row]:
     """Return the operations that have a command, as ``operations.list`` describes them.
 
-    Where no gateway runs, and builtin plugins alone would, nothing is started to learn that.
+    Where no gateway runs, none is started to learn that: what builtin plugins bring stands in a
+    file, and those of others are asked without being opened, if that is enough for them.
 
     Raises:
         HookgateError: The gateway cannot be asked, nor one started here.
     """
     running, alone = builtins(state)
-    if alone and not (state.note_left and state.run(state.running()) is not None):
-        rows = _shipped()
-        if rows is not None:
-            return [row for row in rows if row["plugin"] in running]
+    if not (state.note_left and state.run(state.running()) is not None):
+        rows, others = _shipped(), () if alone else _of_others(state)
+        if rows is not None and others is not None:
+            own = [row for row in rows if row["plugin"] in running]
+            taken = {row["name"] for row in own}
+            return [*own, *(row for row in others if row["name"] not in taken)]
     # All of them: a command that this client may not use says which scope it needs.
     asked: Sequence[Row] = state.ask("operations.list", {"all": True})["operations"]
     return [row for row in asked if row["command"]]
+
+
+def _of_others(state: State) -> Sequence[Row] | None:
+    """Return the operations of third parties that have a command.
+
+    None where one of them has to be opened before it can name its own.
+    """
+    import structlog
+
+    from hookgate import hookspecs
+    from hookgate.core.hooks.caller import Hooks
+    from hookgate.core.host import Host
+    from hookgate.core.settings.secret_store import SecretStore
+    from hookgate.kit.functions.operations import describe_operation
+
+    plugins, _ = state.survey(builtin=())
+    settings, log = state.settings, structlog.get_logger("hookgate")
+    host = Host(settings, SecretStore(settings, state.environ), log)
+
+    async def asked() -> list[Row]:
+        hooks = Hooks(plugins.manager, log=log)
+        try:
+            answers = await hooks.each_by_plugin(hookspecs.list_operations, host)
+        finally:
+            await hooks.close()
+        return [
+            describe_operation(replace(one, plugin=answer.plugin))
+            for answer in answers
+            for one in answer.value or ()
+            if one.command
+        ]
+
+    try:
+        return state.run(asked())
+    except HookgateError:
+        return None  # One of them has to be opened before it can say what it brings.
 
 
 def shipped(state: State) -> Sequence[Row]:

@@ -344,8 +344,11 @@ class State:
         with self.placed():
             return Gateway(settings, disabled=self.disabled, **more)
 
-    def survey(self) -> tuple[Plugins, Sequence[str]]:
+    def survey(self, builtin: Sequence[str] | None = None) -> tuple[Plugins, Sequence[str]]:
         """Look at the plugins without a gateway, whatever is wrong with them or the settings.
+
+        Args:
+            builtin: The builtin plugins to look at; None is all.
 
         Returns:
             The plugins, and what stops a start beside what is wrong with the other settings.
@@ -362,7 +365,8 @@ class State:
             # What may be imported is not known, so nothing is.
             settings = Settings(plugins=PluginsSettings(entry_points=False))
         off = self.disabled
-        plugins = Plugins.load(settings, builtin=BUILTIN, disabled=off, lenient=True)
+        looked_at = BUILTIN if builtin is None else builtin
+        plugins = Plugins.load(settings, builtin=looked_at, disabled=off, lenient=True)
         return plugins, plugins.wrong
 
     def placed(self) -> Any:

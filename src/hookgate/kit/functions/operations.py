@@ -76,17 +76,26 @@ def operations_of(*owners: Any) -> list[Operation[Any, Any]]:
     commands that begin with the same word as the names of its operations.
 
     Raises:
-        StartError: A signature or a docstring does not say what an operation takes and returns.
+        StartError: A signature or a docstring does not say what an operation takes and returns; or
+            one of `owners` declares none.
     """
-    return [
+    return [made for owner in owners for made in _operations_of(owner)]
+
+
+def _operations_of(owner: Any) -> list[Operation[Any, Any]]:
+    home = owner if inspect.ismodule(owner) else type(owner)
+    group = read_docstring(home.__doc__).summary
+    found = [
         _made(getattr(owner, attribute), group)
-        for owner in owners
-        for home in [owner if inspect.ismodule(owner) else type(owner)]
-        for group in [read_docstring(home.__doc__).summary]
         for attribute, value in vars(home).items()
         if isinstance(getattr(value, "operation", None), _Declared)
         and (home is not owner or value.__module__ == owner.__name__)
     ]
+    if not found:
+        raise StartError(
+            f"{home.__name__} declares no operation: mark a function of it with @operation"
+        )
+    return found
 
 
 @dataclass(slots=True)
