@@ -236,7 +236,7 @@ class Episodes:
             return _hits(connection, read, found, places)
 
         hits = await self._store.read(work)
-        self._indexes.trim()
+        self._indexes.trim(read)
         return hits
 
     async def _vector_of(

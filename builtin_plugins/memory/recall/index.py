@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, TypeAlias
@@ -346,6 +346,8 @@ class Indexes:
 
     most_bytes: int
     _kept: OrderedDict[str, TurnIndex] = field(default_factory=OrderedDict)
+    _sizes: dict[str, int] = field(default_factory=dict)
+    _used: int = 0
     _lock: Lock = field(default_factory=Lock)
 
     def of(self, scope: str) -> TurnIndex:
@@ -355,13 +357,21 @@ class Indexes:
             self._kept.move_to_end(scope)
             return index
 
-    def trim(self) -> None:
-        """Let go of the scopes that were searched longest ago, where there are too many."""
+    def trim(self, grown: Collection[str]) -> None:
+        """Let go of the scopes that were searched longest ago, where there are too many.
+
+        Args:
+            grown: Those that may have changed since this was called last; no other is measured.
+        """
         with self._lock:
-            used = sum(index.bytes for index in self._kept.values())
-            while used > self.most_bytes and len(self._kept) > 1:
-                _, gone = self._kept.popitem(last=False)
-                used -= gone.bytes
+            for scope in grown:
+                if (index := self._kept.get(scope)) is not None:
+                    size = index.bytes
+                    self._used += size - self._sizes.get(scope, 0)
+                    self._sizes[scope] = size
+            while self._used > self.most_bytes and len(self._kept) > 1:
+                scope, _ = self._kept.popitem(last=False)
+                self._used -= self._sizes.pop(scope, 0)
 
     @property
     def scopes(self) -> list[str]:

@@ -22,7 +22,7 @@ from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER, Hit, Utteran
 from hookgate.builtin_plugins.memory.recall import ranker
 from hookgate.builtin_plugins.memory.recall import turns as rows
 from hookgate.builtin_plugins.memory.recall.episodes import Episodes
-from hookgate.builtin_plugins.memory.recall.index import SITTING_SECONDS
+from hookgate.builtin_plugins.memory.recall.index import SITTING_SECONDS, TurnIndex
 from hookgate.builtin_plugins.memory.recall.lines import line_of, packed
 from hookgate.builtin_plugins.storage.conversations import SqlConversations
 from hookgate.builtin_plugins.storage.engine.opening import open_store
@@ -540,6 +540,25 @@ async def test_memory_holds_the_scopes_that_were_searched_last(store: SqlStore) 
         assert await texts(episodes, "tea", [f"session:{number}"]) == ["Tea"]
     assert len(episodes.in_memory) == 1
     assert await texts(episodes, "tea", ["session:0"]) == ["Tea"]
+
+
+async def test_a_search_measures_the_scopes_that_it_reads_and_no_others(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[TurnIndex] = []
+    size = TurnIndex.bytes.fget
+    assert size is not None
+
+    def noted(index: TurnIndex) -> int:
+        measured.append(index)
+        return int(size(index))
+
+    monkeypatch.setattr(TurnIndex, "bytes", property(noted))
+    episodes = made(store)
+    for number in range(20):
+        await episodes.learn([utterance(number, "Tea", f"session:{number}")])
+        assert await texts(episodes, "tea", [f"session:{number}"]) == ["Tea"]
+    assert len(measured) == len(episodes.in_memory) == 20
 
 
 hits = st.builds(
