@@ -10,7 +10,8 @@ from pathlib import Path
 from sqlalchemy import Connection, Index, MetaData, delete, select
 
 from hookgate import OutcomeEntry, Store
-from hookgate.kit.records import Field, Record, insert_new, trim
+from hookgate.kit.records import Field, Record
+from hookgate.kit.statements import Trim, insert_new
 
 SCRIPTS = Path(__file__).parent / "migrations"
 
@@ -35,6 +36,7 @@ class OutcomeRow(Record):
 
 OUTCOMES = OutcomeRow.table
 _C = OUTCOMES.c
+_TRIM = Trim((_C.at, _C.turn), (_C.scope,))
 ENTRY = tuple(field.name for field in fields(OutcomeEntry))
 
 
@@ -81,7 +83,7 @@ class StoreWindows:
             if fresh:
                 rows = [{"scope": scope_key, **asdict(entry)} for entry in fresh]
                 insert_new(connection, OUTCOMES, *rows)
-            trim(connection, (_C.scope == scope_key,), (_C.at, _C.turn), self._size())
+            _TRIM(connection, self._size(), scope_key)
 
         await self._store.write(work, order="planning")
         if entries:

@@ -27,7 +27,8 @@ from sqlalchemy import (
 from hookgate import Principal, Store, new_id
 from hookgate.builtin_plugins.schedules.looking import MADE_UP, Look, Missed
 from hookgate.builtin_plugins.schedules.operations import RunRow
-from hookgate.kit.records import Field, Record, insert_new, trim
+from hookgate.kit.records import Field, Record
+from hookgate.kit.statements import Trim, insert_new
 
 T = TypeVar("T")
 
@@ -86,6 +87,7 @@ class Run(Record, RunRow):  # type: ignore[misc]  # whose settings are a dict ea
 
 
 SCHEDULES, RUNS = Schedule.table, Run.table
+_TRIM = Trim((RUNS.c.planned,), (RUNS.c.schedule,), RUNS.c.state != "running")
 
 # The one clock that all gateways on a database share.
 _NOW = func.clock_timestamp(type_=DateTime(timezone=True))
@@ -335,8 +337,7 @@ def _hold(connection: Connection, name: str) -> None:
 
 
 def _forget(connection: Connection, name: str) -> None:
-    mine = (RUNS.c.schedule == name,)
-    trim(connection, mine, (RUNS.c.planned,), KEPT, RUNS.c.state != "running")
+    _TRIM(connection, KEPT, name)
 
 
 def _idle(state: str, now: datetime) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, tuple_, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from hookgate import (
     CLEAN,
@@ -26,10 +25,10 @@ from hookgate import (
     Taint,
     join_taints,
 )
-from hookgate.builtin_plugins.storage.engine.statements import Prepared
 from hookgate.builtin_plugins.storage.lanes import check_lanes
 from hookgate.builtin_plugins.storage.tables import MESSAGES, POSITIONS, SESSIONS
 from hookgate.builtin_plugins.storage.tails import Standing, Stored, Tail, Tails
+from hookgate.kit.statements import Prepared, insert_new
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.storage.store import SqlStore
@@ -52,12 +51,6 @@ _SESSIONS = (
     .order_by(SESSIONS.c.session)
     .with_for_update()
 )
-_BEGIN = {
-    "sqlite": sqlite.insert(SESSIONS).on_conflict_do_nothing(index_elements=[SESSIONS.c.session]),
-    "postgresql": (
-        postgresql.insert(SESSIONS).on_conflict_do_nothing(index_elements=[SESSIONS.c.session])
-    ),
-}
 _MESSAGES = Prepared(insert(MESSAGES), MESSAGES.c.keys())
 _UPDATE = Prepared(
     update(SESSIONS)
@@ -479,11 +472,9 @@ def _writes_beside(connection: Connection) -> int:
 
 def _begin(connection: Connection, new: Mapping[str, datetime]) -> dict[str, _Session]:
     # Two gateways on PostgreSQL may both write the first message of a session.
-    begin = _BEGIN["postgresql" if connection.dialect.name == "postgresql" else "sqlite"]
     empty = {"fence": 0, "messages": 0, "turns": 0, "last_turn": "", "taint": "[]", "forgotten": 0}
-    connection.execute(
-        begin, [{"session": key, "updated": new[key], **empty} for key in sorted(new)]
-    )
+    rows = [{"session": key, "updated": now, **empty} for key, now in new.items()]
+    insert_new(connection, SESSIONS, *rows)
     return _load(connection, new)
 
 

@@ -9,11 +9,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, bindparam, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookgate import StoreError, Switch
 from hookgate.builtin_plugins.storage.tables import SWITCH_ROWS
+from hookgate.kit.statements import insert_new
 from hookgate.sessions import FileSwitches, Watchers
 
 if TYPE_CHECKING:
@@ -30,10 +30,6 @@ _CHANGE = (
     .where(SWITCH_ROWS.c.name == bindparam("switch"), SWITCH_ROWS.c.version == bindparam("seen"))
     .values(value=bindparam("new_value"), version=SWITCH_ROWS.c.version + 1)
 )
-_FIRST = {
-    "sqlite": sqlite.insert(SWITCH_ROWS).on_conflict_do_nothing(),
-    "postgresql": postgresql.insert(SWITCH_ROWS).on_conflict_do_nothing(),
-}
 
 
 class SqlSwitches:
@@ -84,9 +80,8 @@ class SqlSwitches:
             if version:
                 seen = {"switch": name, "seen": version, "new_value": text}
                 return bool(connection.execute(_CHANGE, seen).rowcount)
-            first = _FIRST["postgresql" if connection.dialect.name == "postgresql" else "sqlite"]
             row = {"name": name, "value": text, "version": 1}
-            return bool(connection.execute(first.values(row)).rowcount)
+            return insert_new(connection, SWITCH_ROWS, row)
 
         if not await self._store.write(work):
             return None

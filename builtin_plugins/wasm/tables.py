@@ -10,7 +10,8 @@ from pathlib import Path
 from sqlalchemy import ColumnElement, Connection, MetaData, delete, func, select, update
 
 from hookgate import Store, Taint
-from hookgate.kit.records import Field, Record, insert_new, upsert
+from hookgate.kit.records import Field, Record
+from hookgate.kit.statements import insert_new, upsert
 
 SCRIPTS = Path(__file__).parent / "migrations"
 

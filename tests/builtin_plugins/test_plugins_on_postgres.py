@@ -27,7 +27,7 @@ from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.wasm import tables as wasm_tables
 from hookgate.core.domain.descriptors import Card
 from hookgate.kit.acceptance import tables as acceptance_tables
-from hookgate.kit.records import trim
+from hookgate.kit.statements import Prepared, Trim
 from hookgate.ports import OutcomeEntry
 
 pytestmark = pytest.mark.slow
@@ -71,8 +71,12 @@ async def test_records_are_the_same_on_this_database(store: SqlStore) -> None:
     await pins.save([made[3], other])
     assert [pin.seen for pin in await pins.page(limit=2, newest=False)] == ["y", "x"]
     assert await pins.page(after=("tool", "c")) == [made[1], other]
-    await store.write(lambda c: trim(c, (), (pins.c.seen, pins.c.kind, pins.c.name), 2))
+    trim = Trim((pins.c.seen, pins.c.kind, pins.c.name), ())
+    await store.write(lambda c: trim(c, 2))
     assert await pins.all() == [other, made[3]]
+    assert await pins.get("tool", "a") == other
+    move = Prepared(pins.row.table.update().values(digest=sa.bindparam("to")))
+    assert await store.write(lambda c: move.count(c, to="z")) == 2
     assert await pins.remove(pins.c.name == "d") == 1
 
 

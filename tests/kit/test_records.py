@@ -11,7 +11,8 @@ from sqlalchemy import BigInteger, Index, Integer, MetaData, Text, func, select
 from tests.builtin_plugins.stores import opened_store
 
 from hookgate.core.domain.turn import Claim, Principal
-from hookgate.kit.records import Field, MemoryStore, Record, Records, insert_new, trim
+from hookgate.kit.records import Field, MemoryStore, Record, Records
+from hookgate.kit.statements import Trim, insert_new
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -146,11 +147,14 @@ async def test_only_the_newest_rows_stay_and_those_that_are_spared(
 ) -> None:
     await visits.save([*many(1, stars=1), *many(2, 3, 4)])
     await visits.save([Visit(place="b", number=0)])
-    here = (visits.c.place == "a",)
-    await visits.store.write(lambda c: trim(c, here, (visits.c.number,), 2, visits.c.stars == None))  # noqa: E711
+    by, of = (visits.c.number,), (visits.c.place,)
+    trim = Trim(by, of, visits.c.stars == None)  # noqa: E711
+    await visits.store.write(lambda c: trim(c, 2, "a"))
     assert numbers(await visits.all()) == [1, 3, 4, 0]
-    await visits.store.write(lambda c: trim(c, here, (visits.c.number,), 5))
+    await visits.store.write(lambda c: trim(c, 5, "a"))
     assert len(await visits.all()) == 4
+    await visits.store.write(lambda c: Trim(by, ())(c, 1))
+    assert numbers(await visits.all()) == [4]
 
 
 async def test_a_row_can_join_what_another_writes(visits: Records[Visit]) -> None:

@@ -22,7 +22,7 @@ from sqlalchemy import (
 
 from hookgate import Store
 from hookgate.builtin_plugins.discovery.learn.view import Bounds, Example
-from hookgate.kit.records import insert_new, trim, upsert
+from hookgate.kit.statements import Prepared, Trim, insert_new, upsert
 
 SCRIPTS = Path(__file__).parents[1] / "migrations"
 
@@ -54,6 +54,16 @@ CURSORS = Table(
     Column("cursor", Text, nullable=False),
 )
 _HEARD = CURSORS.c.name == "heard"
+
+_C = EXAMPLES.c
+_TRIM = Trim((_C.used,), ())
+_TRIM_SCOPE = Trim((_C.used,), (_C.scope,))
+_TRIM_OWNER = Trim((_C.used,), (_C.scope, _C.capability))
+_COUNT = Prepared(
+    update(EXAMPLES)
+    .where(_C.id == bindparam("known"))
+    .values(count=_C.count + 1, used=bindparam("again"))
+)
 
 
 class StoreExamples:
@@ -118,18 +128,15 @@ class StoreExamples:
         return await self._store.write(lambda connection: connection.execute(query).rowcount)
 
     def _trim(self, connection: Connection, examples: Sequence[Example]) -> None:
-        columns, bounds = EXAMPLES.c, self._bounds
-        used = (columns.used,)
+        bounds = self._bounds
         for scope, capability in dict.fromkeys((one.scope, one.capability) for one in examples):
-            owner = (columns.scope == scope, columns.capability == capability)
-            trim(connection, owner, used, bounds.per_capability)
+            _TRIM_OWNER(connection, bounds.per_capability, scope, capability)
         for scope in dict.fromkeys(one.scope for one in examples):
-            trim(connection, (columns.scope == scope,), used, bounds.total)
-        trim(connection, (), used, bounds.overall)
+            _TRIM_SCOPE(connection, bounds.total, scope)
+        _TRIM(connection, bounds.overall)
 
 
 def _count(connection: Connection, example: Example) -> None:
     """Insert `example`; where it is there, raise its count and say when it was used."""
     if not insert_new(connection, EXAMPLES, asdict(example)):
-        same = update(EXAMPLES).where(EXAMPLES.c.id == example.id)
-        connection.execute(same.values(count=EXAMPLES.c.count + 1, used=example.used))
+        _COUNT.count(connection, known=example.id, again=example.used)

@@ -71,7 +71,7 @@ def held_at(at: str | ColumnElement[str]) -> ColumnElement[bool]:
     return and_(
         or_(columns.valid_from.is_(None), columns.valid_from <= at),
         or_(columns.valid_to.is_(None), columns.valid_to > at),
-        or_(columns.ending.is_(None), columns.ending.in_(("changed", "over"))),
+        or_(columns.ending.is_(None), columns.ending == "changed", columns.ending == "over"),
     )
 
 

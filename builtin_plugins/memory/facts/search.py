@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
-from sqlalchemy import Connection, Select, Text, bindparam, or_, select
+from sqlalchemy import ColumnElement, Connection, Text, bindparam, or_, select
 
 from hookgate.builtin_plugins.memory.domain import USER, Hit
 from hookgate.builtin_plugins.memory.facts.grammar import key_of, vocabulary
@@ -23,6 +23,7 @@ from hookgate.builtin_plugins.memory.facts.learner import kind_of_value
 from hookgate.builtin_plugins.memory.facts.rows import Row, current, held_at, hit_of, iso, of_scope
 from hookgate.builtin_plugins.memory.recall.words import terms_of
 from hookgate.builtin_plugins.memory.tables import FACTS, WORDS
+from hookgate.kit.statements import Prepared, PreparedIn
 
 MAX_QUERY = 2000
 """Characters of a message that are looked at."""
@@ -68,32 +69,36 @@ Mode = Literal["now", "past", "as_of"]
 """What may be found: what holds, also what has ended, or what held at a time."""
 
 
-@cache
-def _statement(by: Literal["subject", "object", "relation", "number"], mode: Mode) -> Select[Any]:
-    """Return a query that is made once: what varies are its parameters."""
-    columns = FACTS.c
+def _when(mode: Mode) -> ColumnElement[bool]:
     at = bindparam("at", type_=Text)
     if mode == "as_of":
-        when = held_at(at)
-    elif mode == "past":
-        when = or_(columns.superseded.is_(None), columns.ending.in_(("changed", "over")))
-    else:
-        when = current(at)
-    if by == "number":
-        mine = of_scope(columns.scope, bindparam("scope", type_=Text))
-        numbers = columns.number.in_(bindparam("keys", expanding=True))
-        return select(FACTS).where(mine, numbers, when)
-    query = select(FACTS).where(columns.scope == bindparam("scope"), when)
+        return held_at(at)
+    if mode == "past":
+        ending = FACTS.c.ending
+        return or_(FACTS.c.superseded.is_(None), ending == "changed", ending == "over")
+    return current(at)
+
+
+@cache
+def _found_by(by: Literal["subject", "object", "relation"], mode: Mode) -> Prepared:
+    columns = FACTS.c
+    query = select(FACTS).where(columns.scope == bindparam("of"), _when(mode))
     if by == "relation":
         query = query.where(columns.subject == USER, columns.relation == bindparam("key"))
     else:
         query = query.where(columns[by] == bindparam("key"), columns.kind == "fact")
-    return query.order_by(columns.number.desc()).limit(bindparam("limit"))
+    return Prepared(query.order_by(columns.number.desc()).limit(bindparam("most")))
 
 
-_POSTINGS = (
+@cache
+def _numbered(mode: Mode) -> PreparedIn:
+    mine = of_scope(FACTS.c.scope, bindparam("of", type_=Text))
+    return PreparedIn(select(FACTS).where(mine, _when(mode)), FACTS.c.number)
+
+
+_POSTINGS = Prepared(
     select(WORDS.c.fact)
-    .where(WORDS.c.scope == bindparam("scope"), WORDS.c.word == bindparam("word"))
+    .where(WORDS.c.scope == bindparam("of"), WORDS.c.word == bindparam("word"))
     .order_by(WORDS.c.fact.desc())
     .limit(PER_WORD)
 )
@@ -116,11 +121,10 @@ class _Search:
         limit: int = PER_STEP,
     ) -> Iterator[Row]:
         """Yield the latest rows of each key and scope."""
-        query = _statement(by, self._mode)
+        query = _found_by(by, self._mode)
         for key in keys:
             for scope in self._scopes:
-                values = {"scope": scope, "key": key, "at": self._at, "limit": limit}
-                yield from self._connection.execute(query, values)
+                yield from query.rows(self._connection, of=scope, key=key, at=self._at, most=limit)
 
     def _add(self, row: Row, score: float, why: str) -> None:
         found = self.found.setdefault(row.number, _Found(row))
@@ -189,8 +193,8 @@ class _Search:
             scores: dict[int, float] = {}
             why: dict[int, list[str]] = {}
             for word in list(dict.fromkeys(terms_of(query)))[:MAX_WORDS]:
-                values = {"scope": scope, "word": word}
-                numbers = list(self._connection.execute(_POSTINGS, values).scalars())
+                found = _POSTINGS.rows(self._connection, of=scope, word=word)
+                numbers = [row.fact for row in found]
                 weight = WORD / (1.0 + math.log1p(len(numbers)) / 4)
                 for number in numbers:
                     scores[number] = scores.get(number, 0.0) + weight
@@ -198,8 +202,8 @@ class _Search:
             best = sorted(scores, key=lambda number: (-scores[number], -number))[:PER_STEP]
             if not best:
                 continue
-            wanted: dict[str, Any] = {"scope": scope, "keys": best, "at": self._at}
-            for row in self._connection.execute(_statement("number", self._mode), wanted):
+            numbered = _numbered(self._mode)
+            for row in numbered.rows(self._connection, best, of=scope, at=self._at):
                 for word in why[row.number]:
                     self._add(row, scores[row.number] / len(why[row.number]), f"word: {word}")
 

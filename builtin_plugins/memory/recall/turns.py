@@ -18,13 +18,13 @@ from time import time_ns
 from typing import Any, TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, or_, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from hookgate import CLEAN
 from hookgate.builtin_plugins.memory.domain import Utterance
 from hookgate.builtin_plugins.memory.recall.words import number_of, signs_of, terms_of
 from hookgate.builtin_plugins.memory.scopes import check_scope
-from hookgate.builtin_plugins.memory.tables import CURSORS, SCOPES, TURNS, in_parts
+from hookgate.builtin_plugins.memory.tables import CURSORS, SCOPES, TURNS
+from hookgate.kit.statements import Prepared, PreparedIn
 from hookgate.wire import well_formed
 
 Piece: TypeAlias = dict[str, Any]
@@ -109,6 +109,84 @@ class ScopeRow:
     next: int = 0
 
 
+# -- statements ----------------------------------------------------------------------
+
+_SCOPE_ROW = Prepared(
+    select(SCOPES.c.version, SCOPES.c.removed, SCOPES.c.next).where(
+        SCOPES.c.scope == bindparam("of")
+    )
+)
+_HOLD = Prepared(
+    lambda insert: insert(SCOPES).on_conflict_do_update(
+        index_elements=["scope"], set_={"version": SCOPES.c.version + 1}
+    ),
+    SCOPES.c.keys(),
+)
+_MOVE_SCOPE = Prepared(
+    update(SCOPES)
+    .where(SCOPES.c.scope == bindparam("of"))
+    .values(version=bindparam("to"), removed=bindparam("gone"), next=bindparam("following"))
+)
+_IS_KNOWN = Prepared(
+    select(TURNS.c.place)
+    .where(TURNS.c.scope == bindparam("of"), TURNS.c.message == bindparam("id"))
+    .limit(1)
+)
+_ADD = Prepared(insert(TURNS), TURNS.c.keys())
+_TRIM = Prepared(
+    delete(TURNS).where(TURNS.c.scope == bindparam("of"), TURNS.c.place < bindparam("first"))
+)
+_GIVE_VECTOR = Prepared(
+    update(TURNS)
+    .where(
+        TURNS.c.scope == bindparam("of"),
+        TURNS.c.place == bindparam("at_place"),
+        TURNS.c.message == bindparam("id"),
+    )
+    .values(fingerprint=bindparam("made_by"), vector=bindparam("made"), stamp=bindparam("to"))
+)
+_CURSOR = Prepared(
+    select(CURSORS.c.cursor, CURSORS.c.version).where(CURSORS.c.name == bindparam("of"))
+)
+_MOVE_CURSOR = Prepared(
+    update(CURSORS)
+    .where(
+        CURSORS.c.name == bindparam("of"),
+        CURSORS.c.cursor == bindparam("before"),
+        CURSORS.c.version == bindparam("counted"),
+    )
+    .values(cursor=bindparam("to"))
+)
+
+
+def _touched(insert: Any) -> Any:
+    touched = insert(CURSORS)
+    moved = {"version": CURSORS.c.version + touched.excluded.version}
+    return touched.on_conflict_do_update(index_elements=["name"], set_=moved)
+
+
+_TOUCH_CURSOR = Prepared(_touched, CURSORS.c.keys())
+_SEARCHED = ("place", "session", "at", "speaker", "terms", "signs", "fingerprint", "vector")
+_CHANGED = Prepared(
+    select(*(TURNS.c[name] for name in _SEARCHED))
+    .where(
+        TURNS.c.scope == bindparam("of"),
+        TURNS.c.place > bindparam("after"),
+        TURNS.c.stamp > bindparam("known"),
+    )
+    .order_by(TURNS.c.place)
+    .limit(bindparam("most"))
+)
+
+_SHOWN = PreparedIn(
+    select(
+        *(TURNS.c.place, TURNS.c.message, TURNS.c.part, TURNS.c.session, TURNS.c.turn, TURNS.c.at),
+        *(TURNS.c.speaker, TURNS.c.text, TURNS.c.taint, TURNS.c.provenance),
+    ).where(TURNS.c.scope == bindparam("of")),
+    TURNS.c.place,
+)
+_PLACES = PreparedIn(select(TURNS.c.place).where(TURNS.c.scope == bindparam("of")), TURNS.c.turn)
+
 # -- writing: each within one transaction ------------------------------------------
 
 
@@ -120,37 +198,28 @@ def add_pieces(connection: Connection, pieces: Sequence[Piece], *, most: int) ->
         pieces: What is to be kept, the oldest first.
         most: Pieces of one scope; beyond it the oldest go.
     """
-    by_scope: dict[str, list[Piece]] = {}
+    by_scope: dict[str, dict[tuple[str, int], Piece]] = {}
     for piece in pieces:
-        by_scope.setdefault(piece["scope"], []).append(piece)
-    added = 0
-    for scope in sorted(by_scope):  # in one order, so that two writers never wait for each other
-        held = _hold(connection, scope)
-        known = _known(connection, scope, {piece["message"] for piece in by_scope[scope]})
-        new = list(
-            {
-                (piece["message"], piece["part"]): piece
-                for piece in reversed(by_scope[scope])
-                if piece["message"] not in known
-            }.values()
-        )[::-1]
+        mine = by_scope.setdefault(piece["scope"], {})
+        mine.setdefault((piece["message"], piece["part"]), piece)
+    rows: list[Piece] = []
+    moved = []
+    held = _hold(connection, by_scope)
+    for scope, standing in held.items():
+        new = [piece for piece in by_scope[scope].values() if not _is_known(connection, piece)]
         if not new:
             continue
-        rows = [
-            {**piece, "place": held.next + at, "stamp": held.version}
+        rows += [
+            {**piece, "place": standing.next + at, "stamp": standing.version}
             for at, piece in enumerate(new)
         ]
-        connection.execute(insert(TURNS), rows)
-        following = held.next + len(rows)
-        values = {"version": held.version, "next": following}
-        gone = connection.execute(
-            delete(TURNS).where(TURNS.c.scope == scope, TURNS.c.place < following - most)
-        ).rowcount
-        if gone:
-            values["removed"] = held.version
-        connection.execute(update(SCOPES).where(SCOPES.c.scope == scope).values(values))
-        added += len(rows)
-    return added
+        following, removed = standing.next + len(new), standing.removed
+        if following > most and _TRIM.count(connection, of=scope, first=following - most):
+            removed = standing.version
+        moved.append({"of": scope, "to": standing.version, "gone": removed, "following": following})
+    _ADD.run(connection, rows)
+    _MOVE_SCOPE.run(connection, moved)
+    return len(rows)
 
 
 def keep_vectors(
@@ -160,20 +229,15 @@ def keep_vectors(
 
     A row that was taken away in between stays away.
     """
-    by_scope: dict[str, list[tuple[int, str, bytes]]] = {}
-    for scope, place, message, vector in vectors:
-        by_scope.setdefault(scope, []).append((place, message, vector))
-    for scope in sorted(by_scope):
-        held = _hold(connection, scope)
-        for place, message, vector in by_scope[scope]:
-            connection.execute(
-                update(TURNS)
-                .where(TURNS.c.scope == scope, TURNS.c.place == place, TURNS.c.message == message)
-                .values(fingerprint=fingerprint, vector=vector, stamp=held.version)
-            )
-        connection.execute(
-            update(SCOPES).where(SCOPES.c.scope == scope).values(version=held.version)
-        )
+    held = _hold(connection, {scope for scope, *_ in vectors})
+    _GIVE_VECTOR.run(
+        connection,
+        [
+            {"of": scope, "at_place": place, "id": message, "made": vector}
+            | {"made_by": fingerprint, "to": held[scope].version}
+            for scope, place, message, vector in vectors
+        ],
+    )
 
 
 def forget_pieces(
@@ -194,8 +258,7 @@ def forget_pieces(
         fits.append(columns.session == session)
     touched = connection.execute(select(TURNS.c.scope).where(*fits).distinct()).scalars().all()
     gone = 0
-    for scope in sorted(touched):
-        held = _hold(connection, scope)
+    for scope, held in _hold(connection, touched).items():
         gone += connection.execute(delete(TURNS).where(TURNS.c.scope == scope, *fits)).rowcount
         left = connection.execute(select(TURNS.c.place).where(TURNS.c.scope == scope).limit(1))
         if left.first() is None:
@@ -210,27 +273,20 @@ def forget_pieces(
     return gone
 
 
-def _hold(connection: Connection, scope: str) -> ScopeRow:
-    """Take a scope's row until the end of the transaction; return it with the next version."""
-    dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
-    connection.execute(
-        dialect.insert(SCOPES)
-        # Above all versions of a scope of this name that was forgotten as a whole.
-        .values(scope=scope, version=(now := time_ns() // 1000), removed=now, next=0)
-        .on_conflict_do_update(index_elements=["scope"], set_={"version": SCOPES.c.version + 1})
+def _hold(connection: Connection, scopes: Iterable[str]) -> dict[str, ScopeRow]:
+    """Take scopes' rows until the end of the transaction; return them with the next versions."""
+    some = sorted(scopes)  # in one order, so that two writers never wait for each other
+    # Above all versions of a scope of this name that was forgotten as a whole.
+    now = time_ns() // 1000
+    _HOLD.run(
+        connection,
+        [{"scope": scope, "version": now, "removed": now, "next": 0} for scope in some],
     )
-    return scope_row(connection, scope)
+    return {scope: scope_row(connection, scope) for scope in some}
 
 
-def _known(connection: Connection, scope: str, messages: Collection[str]) -> set[str]:
-    found: set[str] = set()
-    for some in in_parts(sorted(messages)):
-        found.update(
-            connection.execute(
-                select(TURNS.c.message).where(TURNS.c.scope == scope, TURNS.c.message.in_(some))
-            ).scalars()
-        )
-    return found
+def _is_known(connection: Connection, piece: Piece) -> bool:
+    return bool(_IS_KNOWN.rows(connection, of=piece["scope"], id=piece["message"]))
 
 
 # -- how far what was said is known ---------------------------------------------------
@@ -238,10 +294,8 @@ def _known(connection: Connection, scope: str, messages: Collection[str]) -> set
 
 def cursor_of(connection: Connection, name: str = "turns") -> tuple[str, int]:
     """Return the cursor behind what was learned, and its version; "" and 0 at first."""
-    row = connection.execute(
-        select(CURSORS.c.cursor, CURSORS.c.version).where(CURSORS.c.name == name)
-    ).first()
-    return ("", 0) if row is None else (row.cursor, row.version)
+    rows = _CURSOR.rows(connection, of=name)
+    return (rows[0].cursor, rows[0].version) if rows else ("", 0)
 
 
 def move_cursor(
@@ -249,44 +303,22 @@ def move_cursor(
 ) -> bool:
     """Move the cursor on from where it was; return False where somebody else has done so."""
     touch_cursor(connection, by=0, name=name)
-    moved = connection.execute(
-        update(CURSORS)
-        .where(
-            CURSORS.c.name == name, CURSORS.c.cursor == before[0], CURSORS.c.version == before[1]
-        )
-        .values(cursor=cursor)
-    )
-    return moved.rowcount == 1
+    place, version = before
+    return bool(_MOVE_CURSOR.count(connection, of=name, before=place, counted=version, to=cursor))
 
 
 def touch_cursor(connection: Connection, *, by: int = 1, name: str = "turns") -> None:
     """See to it that what was read before now is read again before anything is learned."""
-    dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
-    connection.execute(
-        dialect.insert(CURSORS)
-        .values(name=name, cursor="", version=by)
-        .on_conflict_do_update(index_elements=["name"], set_={"version": CURSORS.c.version + by})
-    )
+    _TOUCH_CURSOR.count(connection, name=name, cursor="", version=by)
 
 
 # -- reading ------------------------------------------------------------------------
 
 
-# Made once: to put a statement together takes as long as to run it.
-_SCOPE_ROW = select(SCOPES.c.version, SCOPES.c.removed, SCOPES.c.next).where(
-    SCOPES.c.scope == bindparam("scope")
-)
-_SHOWN = select(
-    *(TURNS.c.place, TURNS.c.message, TURNS.c.part, TURNS.c.session, TURNS.c.turn, TURNS.c.at),
-    *(TURNS.c.speaker, TURNS.c.text, TURNS.c.taint, TURNS.c.provenance),
-).where(TURNS.c.scope == bindparam("scope"), TURNS.c.place.in_(bindparam("places", expanding=True)))
-_SEARCHED = ("place", "session", "at", "speaker", "terms", "signs", "fingerprint", "vector")
-
-
 def scope_row(connection: Connection, scope: str) -> ScopeRow:
     """Return how far a scope is."""
-    row = connection.execute(_SCOPE_ROW, {"scope": scope}).first()
-    return ScopeRow() if row is None else ScopeRow(*row)
+    rows = _SCOPE_ROW.rows(connection, of=scope)
+    return ScopeRow(*rows[0]) if rows else ScopeRow()
 
 
 def changed_since(
@@ -301,25 +333,12 @@ def changed_since(
         after: The place behind which rows are wanted.
         limit: How many at most, the first ones.
     """
-    columns = TURNS.c
-    query = (
-        select(*(columns[name] for name in _SEARCHED))
-        .where(columns.scope == scope, columns.place > after)
-        .order_by(columns.place)
-        .limit(limit)
-    )
-    if version:
-        query = query.where(columns.stamp > version)
-    return connection.execute(query).all()
+    return _CHANGED.rows(connection, of=scope, known=version, after=after, most=limit)
 
 
 def shown_at(connection: Connection, scope: str, places: Collection[int]) -> dict[int, Any]:
     """Return what is shown of the rows at `places` of `scope`, by their places."""
-    found: dict[int, Any] = {}
-    for some in in_parts(list(places)):
-        rows = connection.execute(_SHOWN, {"scope": scope, "places": some}).all()
-        found.update((row[0], row) for row in rows)
-    return found
+    return {row.place: row for row in _SHOWN.rows(connection, list(places), of=scope)}
 
 
 def time_of(kept: int) -> datetime:
@@ -334,12 +353,7 @@ def taint_of(kept: str) -> frozenset[str]:
 
 def places_of(connection: Connection, scope: str, turns: Collection[str]) -> list[int]:
     """Return the places of what was said in `turns` of a scope."""
-    found: list[int] = []
-    for some in in_parts(sorted(turns)):
-        found += connection.execute(
-            select(TURNS.c.place).where(TURNS.c.scope == scope, TURNS.c.turn.in_(some))
-        ).scalars()
-    return found
+    return [row.place for row in _PLACES.rows(connection, sorted(turns), of=scope)]
 
 
 def without_vector(connection: Connection, fingerprint: str, limit: int) -> Sequence[Any]:

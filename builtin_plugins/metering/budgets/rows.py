@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, exists, insert, or_, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from hookgate.builtin_plugins.metering.budgets.windows import MOST, Standing
 from hookgate.builtin_plugins.metering.tables.budgets import GATEWAYS, LEASES, OPEN, WINDOWS
 from hookgate.builtin_plugins.metering.tables.ledger import CALLS, written
+from hookgate.kit.statements import Prepared, insert_new, upsert
 
 FORGOTTEN = 500
 """So many old windows are deleted at once."""
@@ -34,40 +34,24 @@ SHOWN = 10_000
 """So many windows are shown at once."""
 
 
-def _made_or_locked(dialect: Any) -> Any:
-    """Make windows that are not there yet, lock all of them, and return them."""
-    made = dialect.insert(WINDOWS)
+def _made_or_locked(insert: Any) -> Any:
+    """Make a window that is not there yet, lock it, and return it."""
+    made = insert(WINDOWS)
     touched = {"touched": made.excluded.touched}
     return made.on_conflict_do_update(index_elements=["key"], set_=touched).returning(
         *(WINDOWS.c[name] for name in ("key", "settled", "leased", "lost", "asked"))
     )
 
 
-def _kept(dialect: Any) -> Any:
-    """Leave what a gateway has leased."""
-    kept = dialect.insert(LEASES)
-    values = {name: kept.excluded[name] for name in ("amount", "answered")}
-    return kept.on_conflict_do_update(index_elements=["gateway", "key"], set_=values)
-
-
-def _opened(dialect: Any) -> Any:
-    """Open calls; one that was tried before may be open already."""
-    return dialect.insert(OPEN).on_conflict_do_nothing(index_elements=["call"])
-
-
-# Made once: SQLAlchemy compiles a statement once, and knows it by what it is made of.
-_LOCK = {"sqlite": _made_or_locked(sqlite), "postgresql": _made_or_locked(postgresql)}
-_KEEP = {"sqlite": _kept(sqlite), "postgresql": _kept(postgresql)}
-_OPEN = {"sqlite": _opened(sqlite), "postgresql": _opened(postgresql)}
-_CLOSE = delete(OPEN).where(OPEN.c.call.in_(bindparam("calls", expanding=True)))
-
-_BEAT = (
+_LOCK = Prepared(_made_or_locked, WINDOWS.c.keys())
+_CLOSE = Prepared(delete(OPEN).where(OPEN.c.call == bindparam("closed")))
+_BEAT = Prepared(
     update(GATEWAYS)
     .where(GATEWAYS.c.gateway == bindparam("me"), GATEWAYS.c.beat == bindparam("expected"))
     .values(beat=bindparam("new_beat"))
 )
 _BEAT_OF = select(GATEWAYS.c.beat).where(GATEWAYS.c.gateway == bindparam("me"))
-_CHANGE = (
+_CHANGE = Prepared(
     update(WINDOWS)
     .where(WINDOWS.c.key == bindparam("window"))
     .values({name: bindparam(f"new_{name}") for name in ("settled", "leased", "asked")})
@@ -77,8 +61,8 @@ _LOSE = (
     .where(WINDOWS.c.key == bindparam("window"))
     .values({name: bindparam(f"new_{name}") for name in ("settled", "leased", "lost")})
 )
-_RETURN = delete(LEASES).where(
-    LEASES.c.gateway == bindparam("me"), LEASES.c.key == bindparam("window")
+_RETURN = Prepared(
+    delete(LEASES).where(LEASES.c.gateway == bindparam("me"), LEASES.c.key == bindparam("window"))
 )
 _OTHERS = select(LEASES.c.key, LEASES.c.answered).where(
     LEASES.c.key.in_(bindparam("keys", expanding=True)),
@@ -214,7 +198,7 @@ class Exchange:
             connection.execute(insert(GATEWAYS).values(gateway=self.me, beat=self.beat, opens=True))
             return "done"
         beat = {"me": self.me, "expected": self.expected, "new_beat": self.beat}
-        if connection.execute(_BEAT, beat).rowcount:
+        if _BEAT.count(connection, **beat):
             return "done"
         found = connection.execute(_BEAT_OF, {"me": self.me}).scalar()
         return "before" if found is not None and found == self.before else "gone"
@@ -228,16 +212,14 @@ class Exchange:
         self.admitted = [_admit(asked.needs, steps) for asked in self.asked]
         if steps:
             self._change(connection, steps)
-        if self.closed:
-            connection.execute(_CLOSE, {"calls": self.closed})
+        _CLOSE.run(connection, [{"closed": call} for call in sorted(self.closed)])
         rows = [
             {"call": asked.call, "gateway": self.me, "held": asked.held, "row": asked.row}
             for asked, admitted in zip(self.asked, self.admitted, strict=True)
             if asked.call and admitted
         ]
-        if rows:
-            # Behind what is closed: it may have been open before, when nobody could know it.
-            connection.execute(_OPEN[connection.dialect.name], rows)
+        # Behind what is closed: it may have been open before, when nobody could know it.
+        insert_new(connection, OPEN, *rows)
 
     def _change(self, connection: Connection, steps: Mapping[str, _Step]) -> None:
         changes, leases, returned = [], [], []
@@ -260,11 +242,9 @@ class Exchange:
                 leases.append({**row, "answered": grant.answered})
             else:
                 returned.append({"me": self.me, "window": key})
-        connection.execute(_CHANGE, changes)
-        if leases:
-            connection.execute(_KEEP[connection.dialect.name], leases)
-        if returned:
-            connection.execute(_RETURN, returned)
+        _CHANGE.run(connection, changes)
+        upsert(connection, LEASES, leases)
+        _RETURN.run(connection, returned)
 
 
 class _Step:
@@ -339,8 +319,7 @@ def _lock(connection: Connection, plans: Sequence[Plan], at: int) -> Mapping[str
     """Lock the windows of `plans`, in their order, and make those that are not there yet."""
     new = {"settled": 0, "leased": 0, "lost": 0, "asked": 0, "touched": at}
     rows = [{"key": plan.key, "lasting": plan.lasting, **new} for plan in plans]
-    found = connection.execute(_LOCK[connection.dialect.name], rows)
-    return {row.key: row for row in found}
+    return {row.key: row for one in rows for row in _LOCK.rows(connection, **one)}
 
 
 def _heard(connection: Connection, me: str, keys: Sequence[str]) -> dict[str, int]:

@@ -17,10 +17,10 @@ from sqlalchemy import (
     func,
     select,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from hookgate.builtin_plugins.metering.calls import COUNTS, TALLIES, WORDS
 from hookgate.builtin_plugins.metering.tables.base import METADATA
+from hookgate.kit.statements import insert_new
 
 MONEY = ("cost_dollars", "cost_rest", "saved_dollars", "saved_rest")
 """Sums of money, whole dollars and units of 1e-12 dollars apart: together they could be more
@@ -87,12 +87,6 @@ DAYS = _sums("metering_day", "day", *WORDS)
 SESSION_DAYS = _sums("metering_session_day", "day", "session", *WORDS)
 Index("metering_session_day_by_session", SESSION_DAYS.c.session, SESSION_DAYS.c.day)
 
-INSERTS: Mapping[str, Callable[[Table], Any]] = {
-    "sqlite": sqlite.insert,
-    "postgresql": postgresql.insert,
-}
-"""By dialect: an `INSERT` that may find its row there already."""
-
 
 def written(writer: str, rows: Sequence[Mapping[str, Any]]) -> Callable[[Connection], set[str]]:
     """Return a function that writes those of `rows` that are not there yet, and the writer's mark.
@@ -104,10 +98,8 @@ def written(writer: str, rows: Sequence[Mapping[str, Any]]) -> Callable[[Connect
     """
 
     def write(connection: Connection) -> set[str]:
-        insert = INSERTS[connection.dialect.name]
-        mark = insert(MARKS).on_conflict_do_nothing()
-        connection.execute(mark, {"writer": writer, "seq": 0})
-        connection.execute(insert(CALLS).on_conflict_do_nothing(index_elements=["id"]), list(rows))
+        insert_new(connection, MARKS, {"writer": writer, "seq": 0})
+        insert_new(connection, CALLS, *rows)
         ids = [row["id"] for row in rows]
         others = select(CALLS.c.id).where(CALLS.c.id.in_(ids), CALLS.c.writer != writer)
         return set(connection.execute(others).scalars())

@@ -9,6 +9,7 @@ moment.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -31,11 +32,11 @@ from hookgate.builtin_plugins.metering.calls import COUNTS, PICO, TALLIES, WORDS
 from hookgate.builtin_plugins.metering.tables.ledger import (
     CALLS,
     DAYS,
-    INSERTS,
     MARKS,
     MONEY,
     SESSION_DAYS,
 )
+from hookgate.kit.statements import Prepared
 from hookgate.wire import canonical
 
 SUMS = (*COUNTS, *TALLIES, *MONEY)
@@ -106,7 +107,7 @@ def added(chunk: Chunk) -> Callable[[Connection], bool]:
         if connection.execute(moved).rowcount != 1:
             return False
         for table in (DAYS, SESSION_DAYS):
-            connection.execute(_upsert(connection, table), _cells(table, chunk.sums))
+            _adding(table).run(connection, _cells(table, chunk.sums))
         return True
 
     return write
@@ -271,8 +272,8 @@ def _carry(cell: dict[str, Any]) -> None:
         cell[f"{money}_dollars"], cell[f"{money}_rest"] = dollars, whole - dollars * PICO
 
 
-def _upsert(connection: Connection, table: Table) -> Any:
-    statement = INSERTS[connection.dialect.name](table)
+@cache
+def _adding(table: Table) -> Prepared:
     new = {name: f"{table.name}.{name} + excluded.{name}" for name in (*COUNTS, *TALLIES)}
     for money in ("cost", "saved"):
         rest = f"({table.name}.{money}_rest + excluded.{money}_rest)"
@@ -282,4 +283,7 @@ def _upsert(connection: Connection, table: Table) -> Any:
     changes: dict[str, ColumnElement[Any]] = {
         name: literal_column(text) for name, text in new.items()
     }
-    return statement.on_conflict_do_update(index_elements=["id"], set_=changes)
+    return Prepared(
+        lambda insert: insert(table).on_conflict_do_update(index_elements=["id"], set_=changes),
+        table.c.keys(),
+    )

@@ -26,7 +26,7 @@ reads and writes the rows::
 
 What is more than that is a statement of SQLAlchemy's on ``Visit.table``, in a function that
 ``store.read`` or ``store.write`` runs. It has to be one that SQLite and PostgreSQL both take:
-`insert_new`, `upsert` and `trim` are where they differ.
+`hookgate.kit.statements` has those in which they differ, and compiles once what runs often.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ from sqlalchemy import (
     StaticPool,
     Table,
     Text,
+    bindparam,
     create_engine,
     delete,
     false,
@@ -74,16 +75,16 @@ from sqlalchemy import (
     true,
     tuple_,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, SQLModel
 
 from hookgate.core.domain.turn import Claim, Principal, SessionKey
 from hookgate.core.gateway.operations import OperationModel
+from hookgate.kit.statements import Prepared, insert_new, upsert
 
 if TYPE_CHECKING:
     from hookgate.ports import Store
 
-__all__ = ["Field", "MemoryStore", "Record", "Records", "insert_new", "trim", "upsert"]
+__all__ = ["Field", "MemoryStore", "Record", "Records"]
 
 T = TypeVar("T")
 R = TypeVar("R", bound="Record")
@@ -224,6 +225,9 @@ class Records(Generic[R]):
         self.store = store
         self._table = row.table
         self._keys = tuple(row.table.primary_key)
+        self._names = [f"key_{column.name}" for column in self._keys]
+        wanted = [key == bindparam(name) for key, name in zip(self._keys, self._names, strict=True)]
+        self._one = Prepared(select(row.table).where(*wanted))
 
     @property
     def in_process(self) -> bool:
@@ -234,8 +238,9 @@ class Records(Generic[R]):
 
     async def get(self, *key: Any) -> R | None:
         """Return the row of this key; None where there is none."""
-        found = await self.all(tuple_(*self._keys) == tuple_(*key))
-        return found[0] if found else None
+        values = dict(zip(self._names, key, strict=True))
+        found = await self.store.read(lambda connection: self._one.rows(connection, **values))
+        return self.row.model_construct(**found[0]._asdict()) if found else None
 
     async def all(
         self, *where: ColumnElement[bool], by: Sequence[ColumnElement[Any]] = ()
@@ -366,53 +371,7 @@ class Records(Generic[R]):
         return [self.row.model_construct(**row) for row in rows]
 
 
-# -- statements --------------------------------------------------------------
-
-
-def insert_new(connection: Connection, table: Table, *rows: Mapping[str, Any]) -> bool:
-    """Insert those of `rows` whose key nobody has; return, of one row, whether it is new.
-
-    The values of a single row may be expressions.
-    """
-    made = _insert(connection, table).on_conflict_do_nothing()
-    if len(rows) == 1:
-        return bool(connection.execute(made.values(dict(rows[0]))).rowcount)
-    connection.execute(made, _in_order(table, rows))
-    return True
-
-
-def upsert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows that name all columns, each in place of the one of its key."""
-    made = _insert(connection, table)
-    key = [column.name for column in table.primary_key]
-    changed = {each.name: made.excluded[each.name] for each in table.c if not each.primary_key}
-    connection.execute(
-        made.on_conflict_do_update(index_elements=key, set_=changed), _in_order(table, rows)
-    )
-
-
-def trim(
-    connection: Connection,
-    where: Sequence[ColumnElement[bool]],
-    by: Sequence[Column[Any]],
-    keep: int,
-    *spared: ColumnElement[bool],
-) -> None:
-    """Delete all but the newest rows that fit.
-
-    Args:
-        connection: Of the transaction.
-        where: Which rows are meant.
-        by: Columns that give each row a place of its own; the newest has the highest.
-        keep: How many stay.
-        spared: What else is to be true of a row that goes.
-    """
-    table = by[0].table
-    places = select(*by).where(*where).order_by(*(column.desc() for column in by))
-    first = connection.execute(places.offset(keep).limit(1)).one_or_none()
-    if first is not None:
-        gone = tuple_(*by) <= tuple_(*first)
-        connection.execute(delete(table).where(*where, gone, *spared))
+# -- who may see a row -------------------------------------------------------
 
 
 def may_see(principal: Principal, session: ColumnElement[str]) -> ColumnElement[bool]:
@@ -440,15 +399,3 @@ def _sessions(claim: Claim) -> str:
     )
     # No part of a key holds a colon, so each `%` stands for one part.
     return ":".join(("%", *told))
-
-
-def _in_order(table: Table, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows in one order, so that two gateways never wait for each other."""
-    key = [column.name for column in table.primary_key]
-    return sorted(map(dict, rows), key=lambda row: [row[name] for name in key])
-
-
-def _insert(connection: Connection, table: Table) -> Any:
-    # Both databases know the clause; SQLAlchemy has it in their dialects alone.
-    dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
-    return dialect.insert(table)

@@ -1,0 +1,295 @@
+"""Statements that run often: compiled once, and the ones in which the two databases differ.
+
+SQLAlchemy finds out for each statement anew what it had found out for the one before, which takes
+several times as long as SQLite itself. `Prepared` compiles one once::
+
+    TAKEN = Prepared(select(VISITS.c.id).where(VISITS.c.place == bindparam("at")))
+
+    ids = [row.id for row in TAKEN.rows(connection, at="here")]
+
+`insert_new`, `upsert` and `Trim` are prepared, and say the same to SQLite and to PostgreSQL. What
+else knows ``ON CONFLICT`` is made of the database's own `insert`, which a function gets that is
+given in place of a statement::
+
+    COUNT = Prepared(lambda insert: insert(COUNTS).on_conflict_do_update(...), COUNTS.c.keys())
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
+from typing import Any, TypeAlias
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    bindparam,
+    delete,
+    select,
+    tuple_,
+)
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.sql.base import Executable
+from sqlalchemy.sql.compiler import SQLCompiler
+
+__all__ = ["Prepared", "PreparedIn", "Trim", "insert_new", "insert_of", "upsert"]
+
+Convert: TypeAlias = Callable[[Any], Any]
+
+
+def insert_of(connection: Connection) -> Any:
+    """Return the database's own `insert`, which knows ``ON CONFLICT``."""
+    if connection.dialect.name == "sqlite":
+        return sqlite.insert
+    from sqlalchemy.dialects import postgresql
+
+    return postgresql.insert
+
+
+class Prepared:
+    """A statement that is compiled once, where its driver can be asked directly.
+
+    PostgreSQL's driver is asynchronous: there SQLAlchemy runs the statement. Lists
+    (``bindparam(..., expanding=True)``) cannot be prepared: `PreparedIn` takes one.
+
+    Args:
+        statement: The statement, or what returns it when it gets the database's own `insert`.
+        columns: The columns of an ``INSERT``; each row names all of them.
+    """
+
+    def __init__(
+        self, statement: Executable | Callable[[Any], Any], columns: Iterable[str] = ()
+    ) -> None:
+        self._statement = statement
+        self._columns = list(columns)
+        self._made: dict[str, Any] = {}
+
+    def rows(self, connection: Connection, **values: Any) -> Sequence[Any]:
+        """Run it, and return all of its rows, whose columns are attributes."""
+        made = self._made.get(connection.dialect.name)
+        if made is None:
+            made = self._make(connection)
+        if type(made) is _Plan:
+            return made.rows(made.execute(connection, values).fetchall())
+        found: Sequence[Any] = connection.execute(made, values).all()
+        return found
+
+    def count(self, connection: Connection, **values: Any) -> int:
+        """Run it, and return how many rows it has changed."""
+        made = self._made.get(connection.dialect.name)
+        if made is None:
+            made = self._make(connection)
+        if type(made) is _Plan:
+            return int(made.execute(connection, values).rowcount)
+        return connection.execute(made, values).rowcount
+
+    def run(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Run it once for each of `rows`."""
+        if not rows:
+            return
+        made = self._made.get(connection.dialect.name)
+        if made is None:
+            made = self._make(connection)
+        if type(made) is _Plan:
+            made.execute_many(connection, rows)
+        else:
+            connection.execute(made, rows)
+
+    def _make(self, connection: Connection) -> Any:
+        made: Any = self._statement
+        if not isinstance(made, Executable):
+            made = made(insert_of(connection))
+        if connection.dialect.name == "sqlite":
+            made = _Plan(made, self._columns)
+        self._made[connection.dialect.name] = made
+        return made
+
+
+class _Plan:
+    """A statement as SQLite's driver takes it: by the names of its values."""
+
+    def __init__(self, statement: Any, columns: Sequence[str]) -> None:
+        dialect = sqlite.dialect(paramstyle="named")
+        compiled = statement.compile(dialect=dialect, column_keys=columns or None)
+        assert isinstance(compiled, SQLCompiler), "it is a statement"
+        assert not compiled.post_compile_params, f"{compiled} has a list: it has no one form"
+        self._sql = str(compiled)
+        self._converts: dict[str, Convert] = {
+            name: convert
+            for bind, name in compiled.bind_names.items()
+            if (convert := bind.type.dialect_impl(dialect).bind_processor(dialect))
+        }
+        # What the statement says itself, such as a limit.
+        self._said = self._converted(
+            {
+                name: bind.effective_value
+                for bind, name in compiled.bind_names.items()
+                if not bind.required
+            }
+        )
+        shown = list(statement.exported_columns)
+        self._read = [
+            (place, convert)
+            for place, column in enumerate(shown)
+            if (convert := column.type.dialect_impl(dialect).result_processor(dialect, None))
+        ]
+        names = [str(column.key) for column in shown]
+        # No class of its own has names that are known when it is written.
+        self._row = partial(tuple.__new__, namedtuple("Row", names, rename=True))
+
+    def execute(self, connection: Connection, values: dict[str, Any]) -> Any:
+        if self._converts:
+            values = self._converted(values)
+        if self._said:
+            values = self._said | values
+        return connection.connection.dbapi_connection.execute(self._sql, values)  # type: ignore[union-attr]
+
+    def execute_many(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+        driver: Any = connection.connection.dbapi_connection
+        if self._converts or self._said:
+            rows = [self._said | self._converted(row) for row in rows]
+        driver.executemany(self._sql, rows)
+
+    def rows(self, found: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
+        if self._read:
+            found = [self._read_row(row) for row in found]
+        return list(map(self._row, found))
+
+    def _converted(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        made = dict(values)
+        for name, convert in self._converts.items():
+            if name in made:
+                made[name] = convert(made[name])
+        return made
+
+    def _read_row(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        read = list(row)
+        for place, convert in self._read:
+            read[place] = convert(read[place])
+        return tuple(read)
+
+
+class PreparedIn:
+    """A query of the rows in which a column has one of some values.
+
+    Args:
+        query: All of the query but that condition.
+        column: The column.
+    """
+
+    def __init__(self, query: Select[Any], column: Column[Any]) -> None:
+        self._query, self._column = query, column
+        self._made: dict[int, Prepared] = {}
+
+    def rows(self, connection: Connection, listed: Sequence[Any], **values: Any) -> Sequence[Any]:
+        """Run it for the values in `listed`, and return all of its rows."""
+        if len(listed) > _SIZES[-1]:
+            first, more = listed[: _SIZES[-1]], listed[_SIZES[-1] :]
+            return [*self.rows(connection, first, **values), *self.rows(connection, more, **values)]
+        if not listed:
+            return []
+        # A few sizes, and the first value again and again where there are fewer.
+        size = next(size for size in _SIZES if size >= len(listed))
+        names = _names(size)
+        if (made := self._made.get(size)) is None:
+            wanted = self._column.in_([bindparam(name) for name in names])
+            made = self._made[size] = Prepared(self._query.where(wanted))
+        values.update(dict.fromkeys(names, listed[0]))
+        values.update(zip(names, listed, strict=False))
+        return made.rows(connection, **values)
+
+
+_SIZES = (8, 64, 512)
+"""How many values a list has when it is prepared."""
+
+
+@cache
+def _names(size: int) -> tuple[str, ...]:
+    return tuple(f"listed_{place}" for place in range(size))
+
+
+# -- where the databases differ ----------------------------------------------
+
+
+def insert_new(connection: Connection, table: Table, *rows: Mapping[str, Any]) -> bool:
+    """Insert those of `rows` whose key nobody has; return, of one row, whether it is new.
+
+    The values of a single row may be expressions.
+    """
+    if any(isinstance(value, ColumnElement) for row in rows for value in row.values()):
+        (row,) = rows
+        made = _insert_new(insert_of(connection), table).values(dict(row))
+        return bool(connection.execute(made).rowcount)
+    new = _new(table, tuple(rows[0])) if rows else None
+    if len(rows) == 1 and new:
+        return bool(new.count(connection, **rows[0]))
+    if new:
+        new.run(connection, _in_order(table, rows))
+    return True
+
+
+def upsert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows that name all columns, each in place of the one of its key."""
+    _upsert(table).run(connection, _in_order(table, rows))
+
+
+@cache
+def _new(table: Table, columns: Sequence[str]) -> Prepared:
+    return Prepared(lambda insert: _insert_new(insert, table), columns)
+
+
+def _insert_new(insert: Any, table: Table) -> Any:
+    return insert(table).on_conflict_do_nothing(index_elements=_key(table))
+
+
+@cache
+def _upsert(table: Table) -> Prepared:
+    def made(insert: Any) -> Any:
+        put = insert(table)
+        changed = {each.name: put.excluded[each.name] for each in table.c if not each.primary_key}
+        return put.on_conflict_do_update(index_elements=_key(table), set_=changed)
+
+    return Prepared(made, table.c.keys())
+
+
+def _in_order(table: Table, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows in one order, so that two gateways never wait for each other."""
+    key = _key(table)
+    return sorted(map(dict, rows), key=lambda row: [row[name] for name in key])
+
+
+def _key(table: Table) -> list[str]:
+    return [column.name for column in table.primary_key]
+
+
+class Trim:
+    """Deletes all but the newest rows of each owner.
+
+    Args:
+        by: Columns that give each row a place of its own; the newest has the highest.
+        of: The columns that say whose a row is; none where all are of one.
+        spared: What else is to be true of a row that goes.
+    """
+
+    def __init__(
+        self, by: Sequence[Column[Any]], of: Sequence[Column[Any]], *spared: ColumnElement[bool]
+    ) -> None:
+        self._of = [f"of_{column.name}" for column in of]
+        mine = [column == bindparam(f"of_{column.name}") for column in of]
+        newest = select(*by).where(*mine).order_by(*(column.desc() for column in by))
+        self._first = Prepared(newest.offset(bindparam("keep")).limit(1))
+        first = [bindparam(f"first_{column.name}", type_=column.type) for column in by]
+        self._places = [one.key for one in first]
+        gone = tuple_(*by) <= tuple_(*first)
+        self._delete = Prepared(delete(by[0].table).where(*mine, gone, *spared))
+
+    def __call__(self, connection: Connection, keep: int, *owner: Any) -> None:
+        """Leave the `keep` newest rows of `owner`, given as the values of the columns `of`."""
+        mine = dict(zip(self._of, owner, strict=True))
+        for first in self._first.rows(connection, keep=keep, **mine):
+            places = dict(zip(self._places, first, strict=True))
+            self._delete.count(connection, **mine, **places)
