@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Index, MetaData, delete, select
 
 from hookgate import OutcomeEntry, Store
 from hookgate.kit.records import Field, Record
-from hookgate.kit.statements import Trim, insert_new
+from hookgate.kit.records.statements import Trim, insert_new
 
 SCRIPTS = Path(__file__).parent / "migrations"
 

@@ -28,7 +28,7 @@ from hookgate import Principal, Store, new_id
 from hookgate.builtin_plugins.schedules.looking import MADE_UP, Look, Missed
 from hookgate.builtin_plugins.schedules.operations import RunRow
 from hookgate.kit.records import Field, Record
-from hookgate.kit.statements import Trim, insert_new
+from hookgate.kit.records.statements import Trim, insert_new
 
 T = TypeVar("T")
 

@@ -28,7 +28,7 @@ from hookgate import (
 from hookgate.builtin_plugins.storage.lanes import check_lanes
 from hookgate.builtin_plugins.storage.tables import MESSAGES, POSITIONS, SESSIONS
 from hookgate.builtin_plugins.storage.tails import Standing, Stored, Tail, Tails
-from hookgate.kit.statements import Prepared, insert_new
+from hookgate.kit.records.statements import Prepared, insert_new
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.storage.store import SqlStore

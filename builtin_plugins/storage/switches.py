@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from hookgate import StoreError, Switch
 from hookgate.builtin_plugins.storage.tables import SWITCH_ROWS
-from hookgate.kit.statements import insert_new
+from hookgate.kit.records.statements import insert_new
 from hookgate.sessions import FileSwitches, Watchers
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, MetaData, delete, func, select
 
 from hookgate import Store, Taint
 from hookgate.kit.records import Field, Record
-from hookgate.kit.statements import insert_new, upsert
+from hookgate.kit.records.statements import insert_new, upsert
 
 SCRIPTS = Path(__file__).parent / "migrations"
 

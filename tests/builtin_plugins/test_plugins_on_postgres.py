@@ -27,7 +27,7 @@ from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.wasm import tables as wasm_tables
 from hookgate.core.domain.descriptors import Card
 from hookgate.kit.acceptance import tables as acceptance_tables
-from hookgate.kit.statements import Prepared, Trim
+from hookgate.kit.records.statements import Prepared, Trim
 from hookgate.ports import OutcomeEntry
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ from tests.builtin_plugins.stores import opened_store
 
 from hookgate.core.domain.turn import Claim, Principal
 from hookgate.kit.records import Field, MemoryStore, Record, Records
-from hookgate.kit.statements import Trim, insert_new
+from hookgate.kit.records.statements import Trim, insert_new
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

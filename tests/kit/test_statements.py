@@ -11,7 +11,7 @@ from sqlalchemy import bindparam, select
 from tests.builtin_plugins.stores import opened_store
 
 from hookgate.kit.records import MemoryStore
-from hookgate.kit.statements import Prepared, PreparedIn, insert_new, upsert
+from hookgate.kit.records.statements import Prepared, PreparedIn, insert_new, upsert
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -22,7 +22,7 @@ from sqlalchemy import (
 
 from hookgate import Clock, Image, ReceivedMessage, Store
 from hookgate.builtin_plugins.channels.book.tables import CURSORS, EVENTS, LEASES, TURNS
-from hookgate.kit.statements import insert_new
+from hookgate.kit.records.statements import insert_new
 
 if TYPE_CHECKING:
     import asyncio

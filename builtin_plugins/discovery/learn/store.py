@@ -22,7 +22,7 @@ from sqlalchemy import (
 
 from hookgate import Store
 from hookgate.builtin_plugins.discovery.learn.view import Bounds, Example
-from hookgate.kit.statements import Prepared, Trim, insert_new, upsert
+from hookgate.kit.records.statements import Prepared, Trim, insert_new, upsert
 
 SCRIPTS = Path(__file__).parents[1] / "migrations"
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, MetaData, bindparam, delete, select
 from hookgate import Store
 from hookgate.builtin_plugins.inventory.record import CapabilityRecord, from_json
 from hookgate.kit.records import Field, Record
-from hookgate.kit.statements import upsert
+from hookgate.kit.records.statements import upsert
 from hookgate.wire import dumps
 
 SCRIPTS = Path(__file__).parents[1] / "migrations"

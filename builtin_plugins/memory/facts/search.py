@@ -23,7 +23,7 @@ from hookgate.builtin_plugins.memory.facts.learner import kind_of_value
 from hookgate.builtin_plugins.memory.facts.rows import Row, current, held_at, hit_of, iso, of_scope
 from hookgate.builtin_plugins.memory.recall.words import terms_of
 from hookgate.builtin_plugins.memory.tables import FACTS, WORDS
-from hookgate.kit.statements import Prepared, PreparedIn
+from hookgate.kit.records.statements import Prepared, PreparedIn
 
 MAX_QUERY = 2000
 """Characters of a message that are looked at."""

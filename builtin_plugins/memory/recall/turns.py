@@ -24,7 +24,7 @@ from hookgate.builtin_plugins.memory.domain import Utterance
 from hookgate.builtin_plugins.memory.recall.words import number_of, signs_of, terms_of
 from hookgate.builtin_plugins.memory.scopes import check_scope
 from hookgate.builtin_plugins.memory.tables import CURSORS, SCOPES, TURNS
-from hookgate.kit.statements import Prepared, PreparedIn
+from hookgate.kit.records.statements import Prepared, PreparedIn
 from hookgate.wire import well_formed
 
 Piece: TypeAlias = dict[str, Any]

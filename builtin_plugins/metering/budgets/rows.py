@@ -22,7 +22,7 @@ from sqlalchemy import Connection, bindparam, delete, exists, insert, or_, selec
 from hookgate.builtin_plugins.metering.budgets.windows import MOST, Standing
 from hookgate.builtin_plugins.metering.tables.budgets import GATEWAYS, LEASES, OPEN, WINDOWS
 from hookgate.builtin_plugins.metering.tables.ledger import CALLS, written
-from hookgate.kit.statements import Prepared, insert_new, upsert
+from hookgate.kit.records.statements import Prepared, insert_new, upsert
 
 FORGOTTEN = 500
 """So many old windows are deleted at once."""

@@ -20,7 +20,7 @@ from sqlalchemy import (
 
 from hookgate.builtin_plugins.metering.calls import COUNTS, TALLIES, WORDS
 from hookgate.builtin_plugins.metering.tables.base import METADATA
-from hookgate.kit.statements import insert_new
+from hookgate.kit.records.statements import insert_new
 
 MONEY = ("cost_dollars", "cost_rest", "saved_dollars", "saved_rest")
 """Sums of money, whole dollars and units of 1e-12 dollars apart: together they could be more

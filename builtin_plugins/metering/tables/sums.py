@@ -36,7 +36,7 @@ from hookgate.builtin_plugins.metering.tables.ledger import (
     MONEY,
     SESSION_DAYS,
 )
-from hookgate.kit.statements import Prepared
+from hookgate.kit.records.statements import Prepared
 from hookgate.wire import canonical
 
 SUMS = (*COUNTS, *TALLIES, *MONEY)

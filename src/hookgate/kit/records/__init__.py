@@ -26,7 +26,7 @@ reads and writes the rows::
 
 What is more than that is a statement of SQLAlchemy's on ``Visit.table``, in a function that
 ``store.read`` or ``store.write`` runs. It has to be one that SQLite and PostgreSQL both take:
-`hookgate.kit.statements` has those in which they differ, and compiles once what runs often.
+`hookgate.kit.records.statements` has those in which they differ, and compiles once what runs often.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ from sqlmodel import Field, SQLModel
 
 from hookgate.core.domain.turn import Claim, Principal, SessionKey
 from hookgate.core.gateway.operations import OperationModel
-from hookgate.kit.statements import Prepared, insert_new, upsert
+from hookgate.kit.records.statements import Prepared, insert_new, upsert
 
 if TYPE_CHECKING:
     from hookgate.ports import Store
