@@ -103,4 +103,3 @@ def test_a_kind_of_channel_is_named_in_three_files(kind: str) -> None:
     )
     assert len(found) <= KIND, found
     assert missed(found, row("another kind of channel")) == []
-
