@@ -138,20 +138,48 @@ def behind_the_face(plugins: Iterable[Module]) -> int:
     )
 
 
-def commands_by_hand(all_modules: Iterable[Module]) -> int:
-    """Return how many commands are functions of their own, and not made of an operation."""
-    return sum(
-        node.name[0] != "_"
-        and any(
-            ast.unparse(arg.annotation) == "typer.Context"
-            for arg in node.args.args
-            if arg.annotation
-        )
-        and "commands" in module.path.as_posix()
+def commands(all_modules: Iterable[Module]) -> tuple[int, int]:
+    """Return how many commands are written by hand: those that ask an operation, and the others.
+
+    The others work on files, on a terminal or before there is a gateway. What makes commands of
+    operations is neither.
+    """
+    asking = [
+        _asks(module.tree, node.name)
         for module in all_modules
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.FunctionDef)
-    )
+        for node in module.tree.body
+        if "commands" in module.path.with_suffix("").parts
+        and isinstance(node, ast.FunctionDef)
+        and node.name[0] != "_"
+        and _is_command(node)
+    ]
+    return sum(asking), len(asking) - sum(asking)
+
+
+def _is_command(node: ast.FunctionDef) -> bool:
+    kinds = [ast.unparse(arg.annotation) for arg in node.args.args if arg.annotation]
+    return "typer.Context" in kinds
+
+
+def _asks(tree: ast.Module, name: str) -> bool:
+    """Return whether a function, or one of its module that it calls, asks an operation."""
+    functions = {
+        node.name: node
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    seen, todo = set[str](), [name]
+    while todo:
+        one = todo.pop()
+        if one in seen or one not in functions:
+            continue
+        seen.add(one)
+        for node in ast.walk(functions[one]):
+            if isinstance(node, ast.Attribute) and node.attr == "ask":
+                return True
+            if isinstance(node, ast.Name):
+                todo.append(node.id)
+    return False
 
 
 def figures() -> dict[str, tuple[float, str]]:
@@ -177,6 +205,7 @@ def figures() -> dict[str, tuple[float, str]]:
         if isinstance(node, ast.ClassDef) and node.name[0] != "_"
     )
     total = code(*ROOMS)
+    asking, others = commands(found)
     thin = code("core/", "hookspecs.py", but=("core/gateway/", "core/settings/"))
     return {
         "modules": (len(found), "modules"),
@@ -188,7 +217,8 @@ def figures() -> dict[str, tuple[float, str]]:
         "kit and command line": (code("src/"), "lines of code"),
         "twins": (twins(found), "pairs"),
         "behind the face": (behind_the_face(plugins), "imports by builtins"),
-        "commands by hand": (commands_by_hand(found), "functions"),
+        "commands by hand": (asking, "functions that ask an operation"),
+        "commands of the terminal": (others, "functions"),
         "names of two classes": (sum(count > 1 for count in names.values()), "names"),
         **{
             f"plugin {name}": (count, "lines of code")

@@ -1,31 +1,21 @@
-"""``hookgate audit``: verifying the record of decisions, and taking it elsewhere.
-
-`list` is an operation of the plugin ``audit``.
-"""
+"""``hookgate audit verify``: the record of decisions, held against what was exported before."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hookgate import counted
-from hookgate.kit.commands import CommandGroup, JsonOption, State, state_of
+from hookgate.kit.commands import JsonOption, state_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-app = typer.Typer(
-    cls=CommandGroup,
-    no_args_is_help=True,
-    help="The record of decisions on tool calls: list, verify and export it.",
-)
 
-
-@app.command()
 def verify(
     ctx: typer.Context,
     head: Annotated[
@@ -79,55 +69,6 @@ def _said(found: Mapping[str, Any]) -> str:
     return "; ".join(said)
 
 
-@app.command()
-def export(
-    ctx: typer.Context,
-    out: Annotated[
-        Path | None, typer.Option(help="The file; without it, it goes to standard output.")
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Write every row with its seal, one JSON object a line, and the heads in the last line.
-
-    Kept elsewhere, it shows with `hookgate audit verify --head FILE` whether rows were cut off
-    at the end, or everything was rebuilt with the key.
-    """
-    del as_json  # Read by the state.
-    state = state_of(ctx)
-    lines = _lines(state)
-    if out is None:
-        for line in lines:
-            typer.echo(line)
-        return
-    fresh = out.with_name(f".{out.name}.part")
-    count = 0
-    try:
-        with fresh.open("w", encoding="utf-8") as file:
-            for line in lines:
-                file.write(f"{line}\n")
-                count += 1
-        fresh.replace(out)
-    finally:
-        fresh.unlink(missing_ok=True)
-    data = {"file": str(out), "rows": count - 1}
-    state.show(data, lambda console: console.print(f"wrote {counted(count - 1, 'row')} to {out}"))
-
-
-def _lines(state: State) -> Iterator[str]:
-    from hookgate.wire import canonical
-
-    after, heads = "", {}
-    while True:
-        page = state.ask("audit.export", {"after": after})
-        for row in page["rows"]:
-            heads[row["chain"]] = f"{row['chain']}/{row['seq']}/{row['seal']}"
-            yield canonical(row).decode()
-        after = page["next"]
-        if not after:
-            break
-    yield canonical({"heads": list(heads.values())}).decode()
-
-
 def _heads(path: Path) -> list[str]:
     from hookgate import StartError
 
@@ -144,4 +85,4 @@ def _heads(path: Path) -> list[str]:
     return heads
 
 
-COMMANDS = {"audit": app}
+COMMANDS = {"audit verify": verify}

@@ -167,7 +167,7 @@ class AuditOperations:
             durable=trail.durable,
         )
 
-    @operation("audit.export", command="")
+    @operation("audit.export")
     async def export_rows(
         self,
         invocation: Invocation,
@@ -175,6 +175,10 @@ class AuditOperations:
         limit: Annotated[int, Field(ge=1, le=1000)] = 1000,
     ) -> Exported:
         """Give rows in the order of chains and numbers, with their seals.
+
+        The command writes all of them, and the heads of the chains in the last line. Kept
+        elsewhere, it shows with `hookgate audit verify --head FILE` whether rows were cut off at
+        the end, or everything was rebuilt with the key.
 
         Args:
             after: Only rows behind this one: the ``next`` of a former answer.

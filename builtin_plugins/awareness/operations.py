@@ -10,7 +10,6 @@ from pydantic import Field
 
 from hookgate import Invocation, NotAllowedError, TurnError, operation
 from hookgate.builtin_plugins.awareness.operations_models import (
-    Approved,
     CardRows,
     CountRow,
     ExplainParams,
@@ -139,7 +138,7 @@ class AwarenessOperations:
 
 
 class CardOperations:
-    """Cards that make models aware of capabilities: list, explain, approve, check them."""
+    """Cards that make models aware of capabilities: list, explain, check them."""
 
     def __init__(self, awareness: Awareness, explainer: Explainer) -> None:
         self._awareness = awareness
@@ -158,36 +157,6 @@ class CardOperations:
         """Show which cards a message would bring up, and why not the others."""
         found = await self._explainer.explain(**params.model_dump())
         return ExplainResult.model_validate(found)
-
-    @operation("cards.approve", scope="operate")
-    async def approve(
-        self,
-        invocation: Invocation,
-        id: Annotated[str, Field(max_length=256)] = "",
-        all: bool = False,
-        digest: Annotated[str, Field(max_length=64)] = "",
-    ) -> Approved:
-        """Approve cards as they are now.
-
-        Args:
-            id: One card's id.
-            all: All that have changed.
-            digest: With `id`: its digest as `cards.list` showed it; refused where it is another by
-                now.
-        """
-        host = invocation.host
-        if bool(id) == all or (all and digest):
-            raise TurnError(
-                "found neither a card nor `all`, or both",
-                code="invalid_params",
-                action="say `--id ID` for one card, with its `--digest` if you like, or `--all`",
-            )
-        by = invocation.principal.id
-        if id:
-            found = await self._awareness.accept(id, by=by, digest=digest)
-        else:
-            found = await self._awareness.approve(list(host.cards.view().values()), by=by)
-        return Approved(cards=found)
 
 
 def _counts(found: Mapping[str, int]) -> tuple[CountRow, ...]:

@@ -153,10 +153,3 @@ class ExplainResult(OperationModel):
     """A decision on every card, in order: id, chosen, score, tokens, reason."""
     text: str
     """What the model would read."""
-
-
-class Approved(OperationModel):
-    """What was approved."""
-
-    cards: tuple[str, ...]
-    """Ids."""

@@ -269,9 +269,9 @@ class Awareness:
         }
 
     def _waiting(self) -> Iterable[Waiting]:
-        cards, why = self.host.cards.view(), "it is not the card that was approved"
-        there = (cards[one] for one in self.registry.review.differing if one in cards)
-        return [Waiting(card.id, pin_digest(card), why) for card in there]
+        why, pins = "it is not the card that was approved", self.registry.pins
+        differing = pins.differing(self.host.cards.view().values()) if pins is not None else ()
+        return [Waiting(card.id, pin_digest(card), why) for card in differing]
 
     async def accept(self, name: str, *, by: str, digest: str = "") -> tuple[str, ...]:
         """Approve one card as it is now; return its id, unless it was approved before.

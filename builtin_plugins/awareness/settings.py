@@ -104,7 +104,7 @@ class AwarenessSettings(Section):
     """The model that chooses, as `provider/model`; the agent's own where it is empty."""
     pin: Literal["note", "strict"] = "note"
     """What becomes of a card that has changed since it was approved: it is used and named, or
-    it waits for `hookgate cards approve`."""
+    it waits for `hookgate accept give card ID`."""
     pointer: bool = True
     """Whether the context holds two sentences that name the tools which tell more."""
     keep_days: float = Field(default=7.0, ge=0, le=3650)

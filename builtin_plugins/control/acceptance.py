@@ -8,6 +8,7 @@ from pydantic import Field
 
 from hookgate import Invocation, OperationModel, TurnError, operation
 from hookgate.kit.acceptance.acceptances import acceptances_of
+from hookgate.kit.functions.operations import POSITIONAL
 
 Kind = Annotated[str, Field(min_length=1, max_length=32)]
 Name = Annotated[str, Field(min_length=1, max_length=256)]
@@ -42,7 +43,7 @@ class Given(OperationModel):
     """What was accepted."""
 
     kind: str
-    name: str
+    names: tuple[str, ...]
 
 
 class TakenBack(OperationModel):
@@ -83,8 +84,9 @@ async def listed(
 async def give(
     invocation: Invocation,
     kind: Kind,
-    name: Name,
+    name: Annotated[str, Field(max_length=256), POSITIONAL] = "",
     digest: Annotated[str, Field(max_length=64)] = "",
+    all: bool = False,
 ) -> Given:
     """Accept a tool, a card or a guest as it is now.
 
@@ -92,7 +94,18 @@ async def give(
         kind: `tool`, `card` or `guest`.
         name: Its name.
         digest: Its digest as it was shown; refused where it is another by now. Guests need it.
+        all: All tools or cards that wait, and no name.
+
+    Examples:
+        hookgate accept give tool weather
+        hookgate accept give card --all
     """
+    if bool(name) == all or (all and digest):
+        raise TurnError(
+            "found neither a name nor `all`, or both",
+            code="invalid_params",
+            action="name one, with its digest if you like, or say `all`; `accept.list` names them",
+        )
     book = await acceptances_of(invocation.host)
     desk = book.desks.get(kind)
     if desk is None:
@@ -100,8 +113,10 @@ async def give(
             f"found the kind {kind!r}, expected one of {', '.join(sorted(book.desks))}",
             code="invalid_params",
         )
-    await desk.accept(name, by=invocation.principal.id, digest=digest)
-    return Given(kind=kind, name=name)
+    names = [name] if name else [waiting.name for waiting in desk.waiting()]
+    for one in names:
+        await desk.accept(one, by=invocation.principal.id, digest=digest)
+    return Given(kind=kind, names=tuple(names))
 
 
 @operation("accept.forget", scope="operate")

@@ -4,37 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from hookgate import (
-    CONVERSATIONS,
-    LANES,
     Event,
     Host,
     Invocation,
-    Message,
     Operation,
-    SessionKey,
-    WireError,
     operation,
 )
 from hookgate.builtin_plugins.control.schemas import (
     Cancelled,
     CancelParams,
-    Deleted,
-    ExportedMessages,
-    History,
     OperationRow,
     OperationRows,
     PluginRows,
     Pong,
     Reloaded,
     Revoked,
-    SessionRows,
     Status,
     Subscribed,
     SubscribeParams,
@@ -44,15 +34,12 @@ from hookgate.builtin_plugins.control.schemas import (
 from hookgate.clients import PROTOCOL, token_book, wire_error
 from hookgate.kit.functions.operations import describe_operation
 
-Key = Annotated[str, Field(max_length=2048)]
-"""A session's key."""
-
 _PONG = Pong()
 _CANCELLED = Cancelled()
 
 
 class Control:
-    """The gateway itself: sessions, plugins, operations, tokens, events."""
+    """The gateway itself: plugins, operations, tokens, events."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -95,145 +82,6 @@ class Control:
             del info["content"]  # a place on this machine
         return PluginRows.model_validate({"plugins": infos})
 
-    # -- sessions --------------------------------------------------------------
-
-    @operation("sessions.list", also="session.list", rest=("GET", "/v1/sessions"))
-    async def sessions(
-        self, invocation: Invocation, limit: Annotated[int, Field(ge=1, le=1000)] = 100
-    ) -> SessionRows:
-        """List the latest sessions, newest first: those that the caller may speak in.
-
-        An operator sees all.
-
-        Args:
-            limit: How many at most.
-        """
-        wanted = limit
-        while True:
-            rows = await self._host[CONVERSATIONS].sessions(limit=wanted)
-            mine = [row for row in rows if invocation.principal.sees(str(row["session"]))]
-            if len(mine) >= limit or len(rows) < wanted:
-                break
-            wanted *= 4  # the newest ones are others'
-        return SessionRows.model_validate({"sessions": mine[:limit]})
-
-    @operation(
-        "sessions.show", also="session.history", rest=("GET", "/v1/sessions/history"), command=""
-    )
-    async def history(
-        self,
-        invocation: Invocation,
-        session: Key,
-        turns: Annotated[int, Field(ge=1, le=1000)] = 20,
-    ) -> History:
-        """Show the last turns of a session that the caller may speak in; an operator sees any.
-
-        Args:
-            session: The session's key.
-            turns: How many turns at most.
-        """
-        key, messages = await self._messages(invocation, session, turns)
-        return History(session=str(key), messages=tuple(item.to_json() for item in messages))
-
-    @operation(
-        "sessions.export", also="session.export", rest=("GET", "/v1/sessions/export"), command=""
-    )
-    async def export(
-        self,
-        invocation: Invocation,
-        session: Key,
-        after: Annotated[str, Field(max_length=100)] = "",
-        limit: Annotated[int, Field(ge=1, le=1000)] = 500,
-    ) -> ExportedMessages:
-        """Give all messages of a session that the caller may speak in, page by page.
-
-        Args:
-            session: The session's key.
-            after: The `next` of a former answer; empty for the first messages.
-            limit: How many messages at most.
-        """
-        key = self._session(invocation, session)
-        if key is None:
-            raise _no_session(session)
-        conversations = self._host[CONVERSATIONS]
-        try:
-            page = await conversations.export(key, after=after, limit=limit)
-        except ValueError as error:
-            raise wire_error(
-                "invalid_params", str(error), action="give the `next` of a former answer"
-            ) from None
-        if not page.said and not after:
-            raise _no_session(session)
-        return ExportedMessages(
-            session=str(key),
-            messages=tuple(each.message.to_json() for each in page.said),
-            next=page.cursor if page.more else "",
-        )
-
-    @operation("sessions.delete", also="session.delete", scope="operate")
-    async def delete(
-        self,
-        invocation: Invocation,
-        session: Key,
-        turns: Annotated[tuple[str, ...], Field(min_length=1, max_length=1000)] | None = None,
-    ) -> Deleted:
-        """Delete a session, or turns of it. The audit and the notes of `memory` are kept.
-
-        Nothing may run in it, and who did it is recorded.
-
-        Args:
-            session: The session's key, as `sessions list` shows it.
-            turns: Ids of turns, as an export shows them; only these are deleted. Left out:
-                everything.
-
-        Examples:
-            hookgate sessions delete main:web:shop:ada
-            hookgate sessions delete main:web:shop:ada --turns turn_1f0c9d
-        """
-        host, key = self._host, self._session(invocation, session)
-        if key is not None and host[LANES].ahead(key):
-            raise wire_error(
-                "lane_held",
-                f"a turn of session {str(key)[:200]!r} runs or waits",
-                action="cancel it, or wait until it is over",
-            )
-        gone = 0
-        if key is not None:
-            async with host[LANES].hold(key):
-                gone = await host[CONVERSATIONS].forget(key, turns=turns)
-        if key is None or not gone:
-            raise _no_session(session)
-        which = {} if turns is None else {"turns": sorted(set(turns))}
-        by = invocation.principal.id
-        await host.record("session_deleted", session=str(key), messages=gone, by=by, **which)
-        return Deleted(session=str(key), messages=gone)
-
-    async def _messages(
-        self, invocation: Invocation, session: str, turns: int
-    ) -> tuple[SessionKey, Sequence[Message]]:
-        """Return the last `turns` turns of a session that the caller may see.
-
-        Raises:
-            WireError: There is none, or nothing was said in it.
-        """
-        key = self._session(invocation, session)
-        if key is not None:
-            messages = await self._host[CONVERSATIONS].history(key, turns=turns)
-            if messages:
-                return key, messages
-        raise _no_session(session)
-
-    @staticmethod
-    def _session(invocation: Invocation, text: str) -> SessionKey | None:
-        """Return the key of a session that the caller may see; None where it may not."""
-        try:
-            key = SessionKey.parse(text)
-        except ValueError as error:
-            raise wire_error(
-                "invalid_params", str(error), action="`sessions.list` names the sessions"
-            ) from None
-        return key if invocation.principal.sees(text) else None
-
     # -- the gateway itself ------------------------------------------------------
 
     @operation(
@@ -275,9 +123,12 @@ class Control:
             self._described[operation] = row
         return row
 
-    @operation("reload", scope="operate", command="")
+    @operation("reload", scope="operate")
     async def reload(self, _: Invocation) -> Reloaded:
-        """Read content again: cards, manifests, souls, rules."""
+        """Have the gateway read cards, manifests, souls, rules, agents and bindings again.
+
+        It names the settings that have changed as well, and need a restart.
+        """
         return Reloaded.model_validate(await self._host.reload())
 
     # -- events ------------------------------------------------------------------
@@ -365,14 +216,6 @@ class Control:
                 action="`token.list` names them",
             )
         return Revoked(name=token.name)
-
-
-def _no_session(session: str) -> WireError:
-    return wire_error(
-        "not_found",
-        f"there is no session {session[:200]!r} that this principal may see",
-        action="`sessions.list` names the sessions",
-    )
 
 
 class Wanted:

@@ -11,6 +11,7 @@ from hookgate import Host, Operation, operations_of
 from hookgate.builtin_plugins.control import acceptance, chat, tool_call
 from hookgate.builtin_plugins.control.inspection import Inspection
 from hookgate.builtin_plugins.control.operations import Control
+from hookgate.builtin_plugins.control.sessions import Sessions
 from hookgate.builtin_plugins.control.watchdog import Watchdog
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.model_check import tell_models
@@ -39,4 +40,6 @@ class Plugin:
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
         """Bring the operations that talk, list, look, cancel, reload and revoke."""
-        return operations_of(Control(host), chat, tool_call, Inspection(host), acceptance)
+        return operations_of(
+            Control(host), Sessions(host), chat, tool_call, Inspection(host), acceptance
+        )

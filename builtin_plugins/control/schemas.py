@@ -101,53 +101,6 @@ class PluginRows(OperationModel):
     """In the order in which they were loaded."""
 
 
-class SessionRow(OperationModel):
-    """One session."""
-
-    session: str
-    """Its key."""
-    messages: int
-    """How many messages it holds."""
-    updated: str
-    """When the last one came, in UTC (ISO 8601)."""
-
-
-class SessionRows(OperationModel):
-    """The latest sessions that the principal may see."""
-
-    sessions: tuple[SessionRow, ...]
-    """Newest first."""
-
-
-class ExportedMessages(OperationModel):
-    """Messages of a session, in order."""
-
-    session: str
-    """Its key."""
-    messages: tuple[dict[str, Any], ...]
-    """Oldest first, each as it is stored, secrets masked."""
-    next: str
-    """What to give as `after` for those behind these; empty where there are none."""
-
-
-class Deleted(OperationModel):
-    """What was deleted."""
-
-    session: str
-    """The session's key."""
-    messages: int
-    """How many messages it held."""
-
-
-class History(OperationModel):
-    """The last turns of a session."""
-
-    session: str
-    """Its key."""
-    messages: tuple[dict[str, Any], ...]
-    """Its messages, oldest first, each as it is stored: `role`, `parts`, `taint` and so on."""
-
-
 class Content(OperationModel):
     """What there is after a reload."""
 

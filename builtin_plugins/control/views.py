@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from hookgate.kit.rendering import one_line, table
+from hookgate.kit.commands import View
+from hookgate.kit.rendering import fields, message, one_line, table
 
 # (standing, value) -> how it is shown. What is unknown counts as yes for policy.
 _MARKS = {
@@ -44,7 +45,7 @@ def tools(found: Mapping[str, Any], *, capabilities: Capabilities = False) -> It
         if why := row["quarantine"]:
             yield Text(f"{row['name']} is in quarantine: {one_line(why)}", style="bold red")
     if any(row["quarantine"] for row in rows):
-        yield "`hookgate tools changes` shows more, `hookgate tools accept NAME` accepts one."
+        yield "`hookgate tools changes` shows more, `hookgate accept give tool NAME` accepts one."
 
 
 def _plain(row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -98,4 +99,26 @@ def deleted(found: Mapping[str, Any]) -> str:
     return f"deleted {found['messages']:,} messages of {found['session']}"
 
 
-VIEWS = {"sessions.delete": deleted, "sessions.list": sessions, "tools.list": tools}
+def history(found: Mapping[str, Any]) -> Iterator[Any]:
+    """Show the messages of a session."""
+    yield Text(found["session"], style="bold")
+    for one in found["messages"]:
+        yield from message(one)
+
+
+def reloaded(found: Mapping[str, Any]) -> Iterator[Any]:
+    """Say what was read again, and what waits for a restart."""
+    yield Text("reloaded", style="green")
+    yield fields(found["changed"])
+    if found["restart"]:
+        yield Text(f"a restart is needed for: {', '.join(found['restart'])}", style="yellow")
+
+
+VIEWS = {
+    "reload": View(shown=reloaded, running=True),
+    "sessions.delete": deleted,
+    "sessions.export": View(export="messages"),
+    "sessions.list": sessions,
+    "sessions.show": history,
+    "tools.list": tools,
+}

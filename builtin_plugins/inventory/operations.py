@@ -116,7 +116,7 @@ class _Install(OperationModel):
     """For this agent, of any runtime; for everybody where it is left out."""
     description: str = Field(default="", max_length=2000)
     """What it does."""
-    content: str = Field(default="", max_length=200_000)
+    content: str = Field(default="", max_length=200_000, json_schema_extra={"file": True})
     """The text of a skill."""
     command: str = Field(default="", max_length=1000)
     """The command that starts a connector."""
@@ -245,9 +245,13 @@ class InventoryOperations:
             )
         )
 
-    @operation("inventory.install", scope="operate", command="")
+    @operation("inventory.install", scope="operate")
     async def install(self, invocation: Invocation, params: InstallParams) -> Changed:
-        """Install a capability, once it has passed the sanitizers and the scan."""
+        """Install a capability, once it has passed the sanitizers and the scan.
+
+        Example:
+            hookgate inventory install tea --content @SKILL.md --agent ada
+        """
         install = CapabilityInstall(
             key=params.key,
             kind=params.kind,

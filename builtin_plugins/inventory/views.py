@@ -58,6 +58,7 @@ VIEWS = {
     "inventory.approve": record,
     "inventory.disable": record,
     "inventory.enable": record,
+    "inventory.install": record,
     "inventory.list": records,
     "inventory.show": record,
 }

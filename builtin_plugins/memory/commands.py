@@ -1,47 +1,18 @@
-"""``hookgate memory export`` and ``import``: what is remembered, moved."""
+"""``hookgate memory import``: what was exported, taken in."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from hookgate import counted
-from hookgate.kit.commands import JsonOption, State, state_of
+from hookgate.kit.commands import JsonOption, state_of
 
 BATCH = 500
 """Rows of an import that are sent at once."""
-
-
-def export(
-    ctx: typer.Context,
-    out: Annotated[
-        Path | None, typer.Option(help="The file; without it, it goes to standard output.")
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Write facts and notes, one JSON object a line, for another store or for a look."""
-    del as_json
-    state = state_of(ctx)
-    if out is None:
-        for line in _exported(state):
-            typer.echo(line)
-        return
-    fresh = out.with_name(f".{out.name}.part")
-    count = 0
-    try:
-        with fresh.open("w", encoding="utf-8") as file:
-            for line in _exported(state):
-                file.write(f"{line}\n")
-                count += 1
-        fresh.replace(out)
-    finally:
-        fresh.unlink(missing_ok=True)
-    data = {"file": str(out), "rows": count}
-    state.show(data, f"wrote {counted(count, 'row')} to {out}")
 
 
 def import_(
@@ -83,19 +54,6 @@ def import_(
     state.show(done, said)
 
 
-def _exported(state: State) -> Iterator[str]:
-    from hookgate.wire import canonical
-
-    after = 0
-    while True:
-        page = state.ask("memory.export", {"after": after})
-        for row in page["rows"]:
-            yield canonical(row).decode()
-        after = page["next"]
-        if not after:
-            return
-
-
 def _read(path: Path) -> list[dict[str, Any]]:
     from hookgate import StartError
 
@@ -122,4 +80,4 @@ def _read(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-COMMANDS = {"memory export": export, "memory import": import_}
+COMMANDS = {"memory import": import_}

@@ -299,7 +299,7 @@ class MemoryOperations:
 
     # -- moving --------------------------------------------------------------------
 
-    @operation("memory.export", command="")
+    @operation("memory.export")
     async def export(
         self,
         invocation: Invocation,
@@ -307,6 +307,8 @@ class MemoryOperations:
         limit: Annotated[int, Field(ge=1, le=1000)] = 500,
     ) -> models.Exported:
         """Give facts and notes as rows that another store can read: those that the caller may see.
+
+        The command writes one JSON object a line.
 
         Args:
             after: The ``next`` of a former answer.

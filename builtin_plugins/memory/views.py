@@ -8,6 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from hookgate import counted
+from hookgate.kit.commands import View
 from hookgate.kit.rendering import clean
 
 
@@ -79,6 +80,7 @@ def _rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 VIEWS = {
     "memory.audit": history,
     "memory.explain": explained,
+    "memory.export": View(export="rows"),
     "memory.forget": forgotten,
     "memory.list": listed,
     "memory.search": lines,

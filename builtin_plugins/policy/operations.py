@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from hookgate import EffectName, Invocation, OperationModel, TurnError, operation
+from hookgate import EffectName, Invocation, OperationModel, operation
 from hookgate.builtin_plugins.policy.desk.approvals import Choice
 from hookgate.builtin_plugins.policy.desk.grants import GrantScope, GrantState
 from hookgate.builtin_plugins.policy.rules.profiles import PROFILES, cells
@@ -194,13 +194,6 @@ class ChangedTools(OperationModel):
     tools: list[ChangedTool]
 
 
-class Accepted(OperationModel):
-    """What was accepted."""
-
-    tools: list[str]
-    """Names of tools that may run again; one that was accepted before is not among them."""
-
-
 class QuarantineOperations:
     """Tools: what models can call."""
 
@@ -215,30 +208,6 @@ class QuarantineOperations:
             hookgate tools changes
         """
         return ChangedTools.model_validate({"tools": list(self._quarantine().rows())})
-
-    @operation("tools.accept", scope="operate", command="")
-    async def accept(
-        self,
-        invocation: Invocation,
-        name: Annotated[str, Field(max_length=64)] = "",
-        all: bool = False,
-        digest: Digest = "",
-    ) -> Accepted:
-        """Accept tools as they are now; they may run again.
-
-        Args:
-            name: The tool's name.
-            all: All tools that wait.
-            digest: The tool's digest as it was shown; refused where it is another by now.
-        """
-        if bool(name) == all or (all and digest):
-            raise TurnError(
-                "found neither a tool nor `all`, or both",
-                code="invalid_params",
-                action="name a tool, with its digest if you like, or say `all`",
-            )
-        tools = await self._quarantine().accept(name, by=invocation.principal.id, digest=digest)
-        return Accepted(tools=[tool.name for tool in tools])
 
 
 # -- verdicts --------------------------------------------------------------

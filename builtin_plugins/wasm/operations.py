@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from hookgate import HookgateError, Host, Invocation, OperationModel, TurnError, operation
+from hookgate import (
+    HookgateError,
+    Invocation,
+    OperationModel,
+    TurnError,
+    not_found,
+    operation,
+)
 from hookgate.builtin_plugins.wasm.packages.detail import PluginDetail, detail_of, held_against
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.wasm.packages.accepted import GuestAcceptance
     from hookgate.builtin_plugins.wasm.service import Plugin, WasmPlugins
 
 
@@ -77,6 +83,8 @@ class AcceptedRow(OperationModel):
 class Removed(OperationModel):
     """What was removed."""
 
+    name: str
+    """The plugin."""
     removed: bool
     """False where nothing was accepted under the name."""
     values: int
@@ -141,12 +149,7 @@ class WasmOperations:
         """
         plugins = self._current()
         plugin = plugins.named(name)
-        try:
-            package = await plugins.read(plugin.found.folder)
-        except HookgateError as error:
-            raise TurnError(
-                str(error), code="invalid_params", action="mend the plugin's folder"
-            ) from error
+        package = await plugins.read(plugin.found.folder)
         accepted = (await plugins.accepted()).get(package.name)
         return detail_of(package, plugins.settings, accepted=accepted, loaded=plugin.loaded)
 
@@ -203,48 +206,11 @@ class WasmOperations:
             raise TurnError(
                 f"found the folder {folder!r}, expected an absolute path", code="invalid_params"
             )
-        work = self._current().install(place, digest=digest, by=invocation.principal.id)
-        return await self._accepted(invocation.host, work)
-
-    @operation("wasm.accept", scope="operate", command="")
-    async def accept(self, invocation: Invocation, name: Name, digest: Digest) -> AcceptedRow:
-        """Accept a plugin of the sandbox as it lies in its folder now.
-
-        Args:
-            name: Its name.
-            digest: Its digest, as `wasm.inspect` shows it: what was looked at is what is accepted.
-        """
-        work = self._current().accept(name, digest=digest, by=invocation.principal.id)
-        return await self._accepted(invocation.host, work)
-
-    @operation("wasm.remove", scope="operate", command="")
-    async def remove(self, invocation: Invocation, name: Name, values: bool = False) -> Removed:
-        """Forget what was accepted of a plugin, and delete its copy.
-
-        Args:
-            name: Its name.
-            values: Whether all that it has kept in the store is deleted as well, of every peer.
-        """
-        removed, deleted = await self._current().remove(
-            name, values=values, by=invocation.principal.id
-        )
-        if removed:
-            await invocation.host.reload()
-        return Removed(removed=removed, values=deleted)
-
-    async def _accepted(self, host: Host, work: Awaitable[GuestAcceptance]) -> AcceptedRow:
-        """Return what was accepted, once turns have what it brings."""
-        try:
-            accepted = await work
-        except TurnError:
-            raise
-        except HookgateError as error:
-            raise TurnError(
-                str(error), code="invalid_params", action="mend the plugin's folder"
-            ) from error
+        plugins = self._current()
+        accepted = await plugins.install(place, digest=digest, by=invocation.principal.id)
         # Its tools are looked at, as those of others are, before a model sees them.
-        await host.reload()
-        now = self._current().named(accepted.name)
+        await invocation.host.reload()
+        now = plugins.named(accepted.name)
         return AcceptedRow(
             name=accepted.name,
             version=accepted.version,
@@ -253,6 +219,29 @@ class WasmOperations:
             state=now.state,
             why=now.why,
         )
+
+    @operation("wasm.remove", scope="operate")
+    async def remove(self, invocation: Invocation, name: Name, values: bool = False) -> Removed:
+        """Forget what was accepted of a plugin, and delete its copy.
+
+        One that lies in a folder of the settings is new then. What it has kept stays, for when it
+        comes back, unless `values` says otherwise.
+
+        Args:
+            name: Its name.
+            values: Whether all that it has kept in the store is deleted as well, of every peer.
+
+        Example:
+            hookgate wasm remove weather
+        """
+        removed, deleted = await self._current().remove(
+            name, values=values, by=invocation.principal.id
+        )
+        if not (removed or deleted):
+            raise not_found("plugin", name, "nothing was accepted under that name")
+        if removed:
+            await invocation.host.reload()
+        return Removed(name=name, removed=removed, values=deleted)
 
 
 def _row(plugin: Plugin) -> PluginRow:

@@ -7,6 +7,7 @@ import asyncio
 # What reads plugins, and the engine that runs them, is loaded with the first plugin: most
 # gateways have none.
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -396,13 +397,14 @@ class WasmPlugins:
         """Read a plugin's folder.
 
         Raises:
-            HookgateError: It cannot be used.
+            TurnError: It cannot be used.
         """
         from hookgate.builtin_plugins.wasm.packages.folders import read_package
 
-        return await asyncio.to_thread(
-            read_package, folder, max_bytes=self.settings.limits.module_bytes
-        )
+        with _told():
+            return await asyncio.to_thread(
+                read_package, folder, max_bytes=self.settings.limits.module_bytes
+            )
 
     async def install(self, folder: Path, *, digest: str, by: str) -> GuestAcceptance:
         """Copy a plugin into the home folder, accept it and load it, if it can be loaded.
@@ -413,13 +415,14 @@ class WasmPlugins:
             by: Who.
 
         Raises:
-            TurnError: It is another one by now.
-            HookgateError: It cannot be loaded, or kept; what was installed before still is.
+            TurnError: It is another one by now, or cannot be loaded.
+            HookgateError: It cannot be kept; what was installed before still is.
         """
         package = await self.read(folder)
         _check_digest(package, digest)
         # Tried before it takes the place of what works.
-        await (await self._open()).load(package)
+        with _told():
+            await (await self._open()).load(package)
         return await self._keep(package, installed=True, by=by)
 
     async def accept(self, name: str, *, digest: str, by: str) -> GuestAcceptance:
@@ -499,6 +502,17 @@ def _part(plugin: Plugin) -> str:
     """Return what `status` calls a plugin that does not run."""
     place = f" in {plugin.found.folder}" if plugin.state == "hidden" else ""
     return f"wasm plugin {plugin.found.name}{place}"
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Tell whoever has named a folder what is wrong with it."""
+    try:
+        yield
+    except HookgateError as error:
+        raise TurnError(
+            str(error), code="invalid_params", action="mend the plugin's folder"
+        ) from error
 
 
 def _check_digest(package: Package, digest: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
+from hookgate import counted
 from hookgate.kit.rendering import one_line, table
 
 STYLES = {
@@ -50,4 +51,11 @@ def verified(found: Mapping[str, Any]) -> Iterator[str | Text]:
         yield Text("no plugin was accepted", style="dim")
 
 
-VIEWS = {"wasm.list": plugins, "wasm.verify": verified}
+def removed(found: Mapping[str, Any]) -> str:
+    """Say what is gone."""
+    told = "removed" if found["removed"] else "nothing was accepted as"
+    deleted = f", and {counted(found['values'], 'value')} of its own" if found["values"] else ""
+    return f"{told} {found['name']}{deleted}"
+
+
+VIEWS = {"wasm.list": plugins, "wasm.remove": removed, "wasm.verify": verified}

@@ -32,13 +32,18 @@ def test_what_there_is_is_listed_switched_and_shown(hookgate: CommandLine) -> No
 
 def test_a_skill_is_installed_from_a_file(hookgate: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "SKILL.md").write_text("Warm the pot first.")
-    done = hookgate("inventory", "install", "tea", "--file", str(tmp_path / "SKILL.md"), "--json")
+    done = hookgate(
+        "inventory", "install", "tea", "--content", f"@{tmp_path / 'SKILL.md'}", "--json"
+    )
     wrong = hookgate("inventory", "install", "x", "--kind", "connector", "--env", "KEY")
     harm = hookgate("inventory", "install", "x", "--kind", "connector", "--command", "sh",
-                    "--arg=-c", "--env", "A=b")  # fmt: skip
+                    "--args=-c", "--env", "A=b")  # fmt: skip
 
     assert done.json["record"]["id"] == "native:native:global:global:skill:tea"
-    assert wrong.code == 2
+    gone = hookgate("inventory", "install", "x", "--content", f"@{tmp_path / 'gone'}")
+
+    assert (wrong.code, gone.code) == (2, 2)
+    assert "cannot be read" in gone.err
     assert "expected NAME=VALUE" in wrong.err
     assert harm.code == 1
     assert "command and args: a shell, which runs whatever its arguments say" in harm.err

@@ -175,9 +175,11 @@ def test_a_plugin_of_a_folder_of_the_settings_is_accepted_by_name(
     hookgate.config(f'[plugin.wasm]\nfolders = ["{asking}"]\naccept_new = false\n')
     (row,) = hookgate("wasm", "list", "--json").json["plugins"]
     assert row["state"] == "new"
-    ran = hookgate("wasm", "accept", "asking", stdin="y\n")
+    shown = hookgate("wasm", "inspect", "asking")
+    assert "http:GET https://api.example.com/v1/*" in shown.out
+    assert hookgate("accept", "give", "guest", "asking").code == 1
+    ran = hookgate("accept", "give", "guest", "asking", "--digest", row["digest"])
     assert ran.code == 0, ran.err
-    assert "http:GET https://api.example.com/v1/*" in ran.err
     (row,) = hookgate("wasm", "list", "--json").json["plugins"]
     assert (row["state"], row["installed"]) == ("running", False)
 

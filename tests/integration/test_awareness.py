@@ -89,7 +89,7 @@ async def running(
         yield gate, script
 
 
-async def ask(gate: Gateway, name: str, **params: Any) -> Any:
+async def ask(gate: Gateway, name: str, /, **params: Any) -> Any:
     operation = gate.host.operations[name]
     invocation = Invocation(host=gate.host, principal=Principal.owner("ops"))
     return await operation.handler(invocation, operation.params(**params))
@@ -534,7 +534,7 @@ async def test_a_changed_card_is_named_in_status_and_audit_until_it_is_approved(
 ) -> None:
     async with running(tmp_path) as (gate, script):
         await until(lambda: bool(gate.host.cards.view()))
-        await ask(gate, "cards.approve", all=True)
+        await ask(gate, "accept.give", kind="card", all=True)
     changed = KNITTING.replace("patterns.", "patterns by heart.")
     async with running(tmp_path, cards={"knitting": changed}) as (gate, script):
         await until(lambda: "cards changed" in gate.host.status()["notices"])
@@ -543,14 +543,14 @@ async def test_a_changed_card_is_named_in_status_and_audit_until_it_is_approved(
         assert "by heart" in system(script.requests[0])
         (row,) = (await ask(gate, "audit.list", kind="card_changed")).entries
         assert row.data["card"] == "knitting"
-        assert (await ask(gate, "cards.approve", id="knitting")).cards == ("knitting",)
+        assert (await ask(gate, "accept.give", kind="card", name="knitting")).names == ("knitting",)
         assert gate.host.status()["notices"] == {}
 
 
 async def test_strict_pinning_lets_a_changed_card_wait(tmp_path: Path) -> None:
     async with running(tmp_path, pin="strict") as (gate, script):
         await until(lambda: bool(gate.host.cards.view()))
-        await ask(gate, "cards.approve", all=True)
+        await ask(gate, "accept.give", kind="card", all=True)
         await gate.chat(QUESTION)
         assert "card knitting" in system(script.requests[0])
     changed = KNITTING.replace("patterns.", "patterns by heart.")
@@ -559,10 +559,10 @@ async def test_strict_pinning_lets_a_changed_card_wait(tmp_path: Path) -> None:
         await gate.chat(QUESTION)
         assert "knitting" not in system(script.requests[0])
         with pytest.raises(TurnError, match="another one than was shown"):
-            await ask(gate, "cards.approve", id="knitting", digest="0" * 64)
+            await ask(gate, "accept.give", kind="card", name="knitting", digest="0" * 64)
         (row,) = [row for row in (await ask(gate, "cards.list")).cards if row.id == "knitting"]
         assert row.state == "waiting"
-        await ask(gate, "cards.approve", id="knitting", digest=row.digest)
+        await ask(gate, "accept.give", kind="card", name="knitting", digest=row.digest)
         await gate.chat(QUESTION)
         assert "by heart" in system(script.requests[1])
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.support.script import Script, Scripted, Tools, call, echo_tool, say, settings
 
-from hookgate import Gateway
+from hookgate import Gateway, TurnError
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.models import ModelRequest
 from hookgate.core.domain.tools import Tool
@@ -79,7 +79,7 @@ async def test_a_tool_that_a_reload_changes_is_blocked_until_it_is_accepted(
         assert part in gate.host.status()["degraded"]["quarantine of echo"]
         (row,) = (await do(gate, "tool.list", name="echo")).tools
         assert part in row.quarantine
-        await do(gate, "tools.accept", name="echo", digest=row.digest)
+        await do(gate, "accept.give", kind="tool", name="echo", digest=row.digest)
         await gate.chat("three")
         assert echo.ran == ["one", "three"]
         assert gate.host.status()["degraded"] == {}
@@ -112,7 +112,10 @@ async def test_a_turn_that_runs_is_not_served_by_a_tool_that_has_changed_meanwhi
         assert echo.ran == []
         assert echo.offered[0] == ["echo"]
         result = turn.calls[0].result
-        assert (result.status, "hookgate tools accept echo" in result.content) == ("denied", True)
+        assert (result.status, "hookgate accept give tool echo" in result.content) == (
+            "denied",
+            True,
+        )
         (row,) = (await do(gate, "audit.list", kind="tool_decided")).entries
         assert (row.outcome, row.data["rule"]) == ("deny", "quarantine")
 
@@ -149,6 +152,9 @@ async def test_where_the_database_is_corrupt_nobody_can_tell_so_others_tools_wai
         await gate.chat("two")
         assert echo.ran == ["one"]
         assert "lost" in gate.host.quarantined["echo"]
-        await do(gate, "tools.accept", all=True)
+        for wrong in ({}, {"name": "echo", "all": True}, {"all": True, "digest": "0"}):
+            with pytest.raises(TurnError, match="neither a name nor"):
+                await do(gate, "accept.give", kind="tool", **wrong)
+        assert (await do(gate, "accept.give", kind="tool", all=True)).names == ("echo",)
         await gate.chat("three")
     assert echo.ran == ["one", "three"]

@@ -123,9 +123,9 @@ async def test_a_module_that_was_accepted_anew_waits_in_quarantine_as_any_change
         row = (await socket.result("wasm.list"))["plugins"][0]
         assert row["state"] == "changed"
         assert (await socket.result("tool.list", name="greet"))["tools"] == []
-        await socket.result("wasm.accept", name="greeter", digest=row["digest"])
+        await socket.result("accept.give", kind="guest", name="greeter", digest=row["digest"])
         (changed,) = (await socket.result("tools.changes"))["tools"]
         assert [one["part"] for one in changed["changes"]] == ["module"]
         assert "unknown tool 'greet'" in (await called(socket, "greet"))["content"]
-        await socket.result("tools.accept", name="greet", digest=changed["digest"])
+        await socket.result("accept.give", kind="tool", name="greet", digest=changed["digest"])
         assert (await called(socket, "greet"))["content"] == "bye"

@@ -259,7 +259,7 @@ class CardRegistry(ContentFolder["tuple[Card, ...]"]):
             verb = "is used, and was" if one else "are used, and were"
             what = f"{verb} not approved like this"
         named = brief(review.differing, ", ")
-        then = "`hookgate cards approve --id ID`, or `--all`"
+        then = "`hookgate accept give card ID`, or `--all`"
         host.standing(CHANGED).note(f"{named} {what}: look, then {then}")
 
     def waiting(self, cards: Mapping[str, Card]) -> frozenset[str]:

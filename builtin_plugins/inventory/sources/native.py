@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hookgate import Capability, Flags, Host, Invocation
+from hookgate import Capability, Flags, Host
 from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE, Keeping
 from hookgate.builtin_plugins.inventory.record import (
     CapabilityRecord,
@@ -24,12 +24,13 @@ from hookgate.builtin_plugins.inventory.sources.source import (
     UnsupportedCapabilityWriteError,
 )
 from hookgate.catalogue import capability_rows, capability_version
+from hookgate.kit.acceptance.acceptances import acceptances_of
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.inventory.kept.tables import Toggle
 
-ACCEPT = "tools.accept"
-"""The operation by which a tool in quarantine is accepted, of whoever keeps the digests."""
+TOOL = "tool"
+"""What tools are called among all that is accepted."""
 
 _ORIGINS: Mapping[str, Origin] = {
     "tool": "brokered-mcp",
@@ -223,15 +224,14 @@ class NativeSource:
         return await self._find(record.id)
 
     async def _approve(self, change: CapabilityChange, record: CapabilityRecord) -> None:
-        accept = self._host.operations.get(ACCEPT)
-        if accept is None:
+        desk = (await acceptances_of(self._host)).desks.get(TOOL)
+        if desk is None:
             raise UnsupportedCapabilityWriteError(
                 "nobody keeps the digests of tools: the plugin policy does not run"
             )
         if record.kind != "tool" or record.source_key not in self._host.quarantined:
             raise UnsupportedCapabilityWriteError(f"{record.id} does not wait for approval")
-        params = accept.params.model_validate({"name": record.source_key, "digest": change.digest})
-        await accept.handler(Invocation(host=self._host, principal=change.by), params)
+        await desk.accept(record.source_key, by=change.by.id, digest=change.digest)
 
 
 def _for_agent(toggle: Toggle, records: Mapping[str, CapabilityRecord]) -> CapabilityRecord | None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from hookgate.builtin_plugins.policy.commands import policy
-from hookgate.builtin_plugins.policy.commands.accept import accept
 from hookgate.builtin_plugins.policy.commands.init import init
 
-COMMANDS = {"init": init, "policy": policy.app, "tools accept": accept}
+COMMANDS = {"init": init, "policy": policy.app}
 """What the command line finds here, by its words."""

@@ -65,7 +65,7 @@ class Quarantine:
     def _said(tool: Tool, why: str) -> str:
         return (
             f"{tool.name} is in quarantine: {why}. An operator looks at it with "
-            f"`hookgate tools changes` and accepts it with `hookgate tools accept {tool.name}`"
+            f"`hookgate tools changes` and accepts it with `hookgate accept give tool {tool.name}`"
         )
 
     async def withheld(self, turn: Turn) -> frozenset[str]:
@@ -184,7 +184,7 @@ class Quarantine:
         host.quarantined.update(waiting)
         if not self._pins.problem:
             for name, why in waiting.items():
-                why += f"; `hookgate tools accept {name}` accepts it"
+                why += f"; `hookgate accept give tool {name}` accepts it"
                 host.standing(f"quarantine of {name}").bad(why)
         self._told = set(waiting)
 
@@ -212,11 +212,11 @@ class Quarantine:
                 "changes": [asdict(change) for change in self._pins.changes(tool)],
             }
 
-    async def accept(self, name: str, *, by: str, digest: str = "") -> Sequence[Tool]:
-        """Accept tools as they are now; return those that were not accepted before.
+    async def accept(self, name: str, *, by: str, digest: str = "") -> None:
+        """Accept a tool as it is now.
 
         Args:
-            name: A tool's name; "" for all that wait.
+            name: Its name.
             by: Who accepts.
             digest: The tool's digest as it was shown; "" where that does not matter.
 
@@ -226,14 +226,11 @@ class Quarantine:
         """
         async with self._settling:
             await self._pins.kept.load()
-            tools = [self._named(name, digest)] if name else self.waiting()
-            accepted = [tool for tool in tools if self._is_pinned(tool)]
-            accepted = [tool for tool in accepted if self._pins.standing(tool)]
-            for tool in accepted:
+            tool = self._named(name, digest)
+            if self._is_pinned(tool) and self._pins.standing(tool):
                 await self._record("tool_accepted", tool, by=by)
-            await self._pins.accept(accepted, by)
-            self._tell()
-        return accepted
+                await self._pins.accept([tool], by)
+                self._tell()
 
     def _named(self, name: str, digest: str) -> Tool:
         tool = self._host.tools.view().get(name)

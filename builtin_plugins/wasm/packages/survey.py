@@ -79,15 +79,19 @@ def _found(
         return Found(name=name, folder=folder, state="broken", why=str(error))
     name, known = package.name, accepted.get(package.name)
     if known is None:
-        why = f"nobody has accepted it: `hookgate wasm accept {name}` does, once you have looked"
+        why = f"nobody has accepted it: {_how(name)}"
         return Found(name=name, folder=folder, state="new", why=why, package=package)
     if known.digest == package.digest:
         return Found(name=name, folder=folder, state="accepted", package=package, accepted=known)
     told = ", ".join(changes(known, package))
-    why = (
-        f"it is not what was accepted: {told}; `hookgate wasm inspect {name}` shows it, "
-        f"`hookgate wasm accept {name}` accepts it"
-    )
+    why = f"it is not what was accepted: {told}; {_how(name)}"
     return Found(
         name=name, folder=folder, state="changed", why=why, package=package, accepted=known
+    )
+
+
+def _how(name: str) -> str:
+    return (
+        f"`hookgate accept give guest {name} --digest DIGEST` accepts it, with the digest that "
+        f"`hookgate wasm inspect {name}` shows"
     )

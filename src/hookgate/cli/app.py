@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hookgate.cli.commands import config, gateway, plugins, tokens, workspace
-from hookgate.cli.commands.backup import backup, export_session, restore
+from hookgate.cli.commands.backup import backup, restore
 from hookgate.cli.commands.chat import chat
 from hookgate.cli.commands.serve import serve
 from hookgate.cli.commands.turn import turn
@@ -70,7 +70,6 @@ app.command(rich_help_panel=TALK)(chat)
 app.command(rich_help_panel=TALK)(turn)
 app.command(rich_help_panel=RUN)(serve)
 app.command(rich_help_panel=RUN)(gateway.status)
-app.command(rich_help_panel=RUN)(gateway.reload)
 app.add_typer(config.app, name="config", rich_help_panel=RUN)
 app.add_typer(tokens.app, name="token", rich_help_panel=RUN)
 app.add_typer(workspace.app, name="workspace", rich_help_panel=RUN)
@@ -78,8 +77,6 @@ app.add_typer(gateway.db, name="db", rich_help_panel=RUN)
 app.command(rich_help_panel=RUN)(backup)
 app.command(rich_help_panel=RUN)(restore)
 app.add_typer(plugins.app, name="plugins", rich_help_panel=LOOK)
-gateway.sessions.command("export")(export_session)
-app.add_typer(gateway.sessions, name="sessions", rich_help_panel=LOOK)
 app.command(rich_help_panel=LOOK)(gateway.route)
 app.command(rich_help_panel=LOOK)(gateway.call)
 app.command(rich_help_panel=LOOK)(gateway.commands)

@@ -1,17 +1,18 @@
 """Commands made of operations: options of the parameters, help of the texts, a view of the result.
 
 The parameters' JSON Schema says what a command takes. What is required or positional is a word,
-the rest are options; arrays and objects that are not simple are given as JSON. A view is a function
-of the result that returns or yields what is shown of it: texts, and what `rich` can print. It
-stands in a module that loads nothing of a gateway.
+the rest are options; arrays and objects that are not simple are given as JSON, texts by name as
+NAME=VALUE, and a long text as @FILE where its schema says ``file``. A view is a function of the
+result that returns or yields what is shown of it: texts, and what `rich` can print. It stands in a
+module that loads nothing of a gateway. A `View` says more of a command.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, TypeAlias, get_type_hints
@@ -20,7 +21,7 @@ import typer
 
 from hookgate.cli.plugin_commands import PANEL, builtins, view
 from hookgate.cli.state import JsonOption, State, state_of
-from hookgate.core.domain.errors import HookgateError
+from hookgate.core.domain.errors import HookgateError, StartError, counted
 
 SHIPPED = Path(__file__).parent / "operations.json"
 """The operations of builtin plugins that have a command; `make docs` writes it."""
@@ -33,6 +34,30 @@ Row: TypeAlias = "Mapping[str, Any]"
 
 VERDICTS = ("ok", "intact")
 """Members of a result that say whether all is well; where one does not, a command ends with 1."""
+
+OutOption = Annotated[
+    Path | None, typer.Option("--out", help="The file; without it, it goes to standard output.")
+]
+
+PAGING = {"after", "limit"}
+"""Parameters by which an export goes from page to page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What the command of an operation is beside its parameters.
+
+    Attributes:
+        shown: Returns or yields what is shown of the result; of an export, the lines of a file.
+        export: A member of the result: the command writes what it holds, one JSON object a line,
+            through all pages (`after` and `next`), to standard output or the file of ``--out``.
+        running: Whether it means something for a gateway that runs by itself alone.
+    """
+
+    shown: Callable[..., Any] | None = None
+    export: str = ""
+    running: bool = False
+
 
 _SIMPLE: dict[str, type] = {"string": str, "integer": int, "number": float, "boolean": bool}
 
@@ -132,7 +157,7 @@ def command_of(state: State, name: str, row: Row) -> Any:
     return command
 
 
-def function_of(row: Row, shown: Callable[..., Any] | None = None) -> Callable[..., None]:
+def function_of(row: Row, shown: View | Callable[..., Any] | None = None) -> Callable[..., None]:
     """Return a function with the parameters of an operation, as typer reads them.
 
     Args:
@@ -141,7 +166,10 @@ def function_of(row: Row, shown: Callable[..., Any] | None = None) -> Callable[.
             terminal's.
     """
     schema = row["params"]
+    view = shown if isinstance(shown, View) else View(shown=shown)
     properties: Mapping[str, Any] = schema.get("properties", {})
+    if view.export:
+        properties = {key: one for key, one in properties.items() if key not in PAGING}
     required = set(schema.get("required", ()))
     parameters = [
         inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
@@ -151,30 +179,72 @@ def function_of(row: Row, shown: Callable[..., Any] | None = None) -> Callable[.
         _parameter(key, properties[key], schema, word=key in words, required=key in required)
         for key in sorted(properties, key=lambda key: key not in words)
     ]
-    of_view = _options(shown)
+    of_view = _options(view.shown)
     parameters += [one for one in of_view if one.name != "width"]
-    parameters.append(
-        inspect.Parameter(
-            "as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption
-        )
-    )
+    always: dict[str, tuple[Any, Any]] = {"as_json": (False, JsonOption)}
+    if view.export:
+        always["out"] = (None, OutOption)
+    parameters += [
+        inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=kind)
+        for key, (usual, kind) in always.items()
+    ]
 
     def run(ctx: typer.Context, as_json: bool = False, **given: Any) -> None:
         state = state_of(ctx)
+        if view.running and not state.alone and state.run(state.running()) is None:
+            raise StartError("no gateway runs with these settings")
+        out = given.pop("out", None)
         chosen = {one.name: given.pop(one.name, state.out.width) for one in of_view}
         params = {
             key: _value(key, value, properties[key], schema)
             for key, value in given.items()
             if value is not None and value != []
         }
+        if view.export:
+            _export(state, _pages(state, row["name"], params), view, out)
+            return
         found = state.ask(row["name"], params)
-        state.show(found, None if shown is None else shown(found, **chosen))
+        state.show(found, None if view.shown is None else view.shown(found, **chosen))
         if isinstance(found, dict) and any(found.get(name) is False for name in VERDICTS):
             raise typer.Exit(1)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run
+
+
+def _pages(state: State, operation: str, params: Mapping[str, Any]) -> Iterator[Any]:
+    after: Any = None
+    while True:
+        page = state.ask(operation, {**params, "after": after} if after else params)
+        yield page
+        after = page["next"]
+        if not after:
+            return
+
+
+def _export(state: State, pages: Iterable[Any], view: View, out: Path | None) -> None:
+    """Write the lines of an export, to standard output or whole into a file."""
+    from hookgate.core.domain.strict_json import canonical
+    from hookgate.core.settings.whole_file import write_whole
+
+    count = 0
+
+    def items() -> Iterator[Any]:
+        nonlocal count
+        for page in pages:
+            count += len(page[view.export])
+            yield from page[view.export]
+
+    written = items() if view.shown is None else view.shown(items())
+    lines = (canonical(one) + b"\n" for one in written)
+    if out is None:
+        for line in lines:
+            typer.echo(line, nl=False)
+        return
+    write_whole(out.expanduser(), lambda file: file.writelines(lines), durable=True)
+    said = f"wrote {counted(count, view.export.removesuffix('s'))} to {out}"
+    state.show({"file": str(out), view.export: count}, said)
 
 
 def _options(shown: Callable[..., Any] | None) -> Sequence[inspect.Parameter]:
@@ -231,7 +301,14 @@ def _python_type(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
     kind = schema.get("type")
     if kind == "array" and _resolved(schema.get("items", {}), root).get("type") == "string":
         return list[str]
+    if _named_texts(schema):
+        return list[str]
     return _SIMPLE.get(str(kind))
+
+
+def _named_texts(schema: Mapping[str, Any]) -> bool:
+    more = schema.get("additionalProperties")
+    return isinstance(more, dict) and more.get("type") == "string"
 
 
 def _help(schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
@@ -241,6 +318,10 @@ def _help(schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
         parts.append(f"One of {', '.join(map(str, schema['enum']))}.")
     if _python_type(schema, root) is None:
         parts.append("As JSON.")
+    if _named_texts(schema):
+        parts.append("NAME=VALUE; may be repeated.")
+    if schema.get("file"):
+        parts.append("@FILE is what stands in a file.")
     default = schema.get("default")
     if default not in (None, "", [], {}):
         parts.append(f"Default: {json.dumps(default)}.")
@@ -248,11 +329,30 @@ def _help(schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
 
 
 def _value(key: str, value: Any, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
+    resolved = _resolved(schema, root)
+    if _named_texts(resolved):
+        return dict(_named(key, one) for one in value)
+    if resolved.get("file") and value.startswith("@"):
+        return _content(key, Path(value[1:]).expanduser())
     if _python_type(schema, root) is not None or not isinstance(value, str):
         return value
     try:
         return json.loads(value)
     except ValueError as error:
-        if _resolved(schema, root).get("anyOf"):
+        if resolved.get("anyOf"):
             return value  # Text is one of the things that it takes.
         raise typer.BadParameter(f"{key}: found no JSON: {error}") from None
+
+
+def _named(key: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise typer.BadParameter(f"found --{key} {text!r}, expected NAME=VALUE")
+    return name, value
+
+
+def _content(key: str, file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{key}: {file} cannot be read as UTF-8 text: {error}") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -21,6 +21,7 @@ __all__ = [
     "cell",
     "clean",
     "fields",
+    "message",
     "one_line",
     "plain_table",
     "print_json",
@@ -226,3 +227,38 @@ def print_json(data: Any) -> None:
     option = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
     sys.stdout.write(orjson.dumps(data, option=option, default=str).decode() + "\n")
     sys.stdout.flush()
+
+
+def message(stored: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield what is shown of a stored message: who said it and when, and its parts."""
+    from rich.padding import Padding
+
+    heads = {"user": ("you", "bold blue"), "assistant": ("answer", "bold green")}
+    name, style = heads.get(stored["role"], ("tools", "bold"))
+    head = Text.assemble((name, style), (f"  {stored['created']}", "dim"))
+    if stored["taint"]:
+        head.append(f"  tainted by {', '.join(stored['taint'])}", style="yellow")
+    yield head
+    for part in stored["parts"]:
+        yield Padding(_part(part), (0, 0, 0, 2))
+
+
+def _part(part: Mapping[str, Any]) -> Text:
+    match part["type"]:
+        case "text":
+            return Text(clean(part["text"]))
+        case "tool_use":
+            return Text.assemble(
+                ("▸ ", "green"), (one_line(part["name"]), "bold"), f" {short(part['input'], 400)}"
+            )
+        case "tool_result":
+            from hookgate.core.domain.parts import content_from_json, plain_text
+
+            style = "red" if part["is_error"] else ""
+            return Text(short(plain_text(content_from_json(part["content"])), 400), style=style)
+        case "image":
+            return Text(f"[picture, {part['media_type']}]", style="dim")
+        case "link":
+            return Text(clean(f"{part.get('name', '')} {part['uri']}".strip()))
+        case kind:
+            return Text(f"[{kind}]", style="dim")

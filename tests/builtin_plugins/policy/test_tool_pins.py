@@ -150,6 +150,11 @@ async def offered(gate: Asked) -> set[str]:
     return {tool.name for tool in tools if f"tool:{tool.name}" not in (withheld or ())}
 
 
+async def accept(gate: Asked, name: str, *, digest: str = "") -> None:
+    assert gate.plugin._quarantine is not None
+    await gate.plugin._quarantine.desk().accept(name, by="ops", digest=digest)
+
+
 async def settled(gate: Asked) -> None:
     assert gate.plugin._quarantine is not None
     assert await gate.plugin._quarantine.settle()
@@ -214,7 +219,9 @@ async def test_a_change_between_two_runs_is_found_told_and_recorded_once(tmp_pat
             await settled(gate)
             why = gate.host.quarantined["weather"]
             assert "description" in why
-            assert "hookgate tools accept weather" in gate.host.degraded["quarantine of weather"]
+            assert (
+                "hookgate accept give tool weather" in gate.host.degraded["quarantine of weather"]
+            )
             assert [kind for kind, _ in gate.record.rows] == expected
 
 
@@ -231,14 +238,13 @@ async def test_an_accepted_tool_runs_again_and_who_accepted_it_is_recorded(tmp_p
         ]
         assert row.digest == changed.digest
         with pytest.raises(TurnError, match="changed again"):
-            await gate.do("tools.accept", name="weather", digest=WEATHER.digest)
-        accepted = await gate.do("tools.accept", name="weather", digest=row.digest)
-        assert accepted.tools == ["weather"]
+            await accept(gate, "weather", digest=WEATHER.digest)
+        await accept(gate, "weather", digest=row.digest)
         assert judged(gate, changed) is Effect.ALLOW
         assert await offered(gate) == {"weather"}
         assert gate.host.quarantined == {}
         assert gate.host.degraded == {}
-        assert (await gate.do("tools.accept", all=True)).tools == []
+        await accept(gate, "weather")
         kind, data = gate.record.rows[-1]
         assert (kind, data["by"], data["changed"]) == (
             "tool_accepted",
@@ -268,21 +274,6 @@ async def test_what_another_gateway_on_the_store_has_accepted_runs_here_too(
         assert await offered(gate) == {"weather"}
 
 
-async def test_all_that_waits_is_accepted_at_once_and_nothing_by_mistake(tmp_path: Path) -> None:
-    tools = [replace(WEATHER, name=name) for name in ("a", "b", "c")]
-    async with opened(tmp_path) as gate:
-        gate.host.tools.apply("x", tools)
-        await settled(gate)
-        gate.host.tools.apply("x", [replace(tool, description="New.") for tool in tools[:2]])
-        await settled(gate)
-        for wrong in ({}, {"name": "a", "all": True}, {"all": True, "digest": "0"}):
-            with pytest.raises(TurnError, match="neither a tool nor"):
-                await gate.do("tools.accept", **wrong)
-        with pytest.raises(TurnError, match="no tool 'z'"):
-            await gate.do("tools.accept", name="z")
-        assert (await gate.do("tools.accept", all=True)).tools == ["a", "b"]
-
-
 async def test_where_the_pins_cannot_be_read_others_tools_wait_and_then_go_on(
     tmp_path: Path,
 ) -> None:
@@ -298,7 +289,7 @@ async def test_where_the_pins_cannot_be_read_others_tools_wait_and_then_go_on(
         assert await offered(gate) == set()
         assert "cannot be kept: the disk is gone" in gate.host.degraded["policy tool pins"]
         with pytest.raises(StoreUnavailableError):
-            await gate.do("tools.accept", name="weather")
+            await accept(gate, "weather")
         quarantine._pins = real
         await settled(gate)
         assert await offered(gate) == {"weather"}
@@ -314,7 +305,7 @@ async def test_an_acceptance_that_cannot_be_recorded_is_none(tmp_path: Path) -> 
         assert gate.plugin._quarantine is not None
         assert not await gate.plugin._quarantine.settle()
         with pytest.raises(StoreUnavailableError):
-            await gate.do("tools.accept", name="weather")
+            await accept(gate, "weather")
         assert judged(gate, CHANGED["schema"]) is Effect.DENY
 
 

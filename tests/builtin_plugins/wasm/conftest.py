@@ -63,6 +63,11 @@ class Sandboxed:
         result = await operation.handler(invocation, operation.params.model_validate(params))
         return result.model_dump(mode="json")
 
+    async def accept(self, name: str, digest: str) -> Any:
+        """Accept a plugin; return what `wasm.list` says of it."""
+        await self.operation("accept.give", kind="guest", name=name, digest=digest)
+        return (await self.rows())[name]
+
     async def rows(self) -> dict[str, dict[str, Any]]:
         """Return what `wasm.list` says, by name."""
         rows = (await self.operation("wasm.list"))["plugins"]

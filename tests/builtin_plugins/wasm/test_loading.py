@@ -141,11 +141,11 @@ async def test_what_was_refused_is_compiled_again_once_it_has_changed(
         row = (await sandboxed.rows())["bad"]
         assert (row["state"], row["why"], compiler.compiled["bad"]) == ("broken", why, 1)
         # By an operator's word it is tried again, whatever became of it before.
-        accepted = await sandboxed.operation("wasm.accept", name="bad", digest=row["digest"])
+        accepted = await sandboxed.accept("bad", row["digest"])
         assert (accepted["state"], compiler.compiled["bad"]) == ("broken", 2)
         (folder / "guest.wasm").write_bytes(HELLO)
         digest = read_package(folder, max_bytes=1 << 20).digest
-        accepted = await sandboxed.operation("wasm.accept", name="bad", digest=digest)
+        accepted = await sandboxed.accept("bad", digest)
         assert (accepted["state"], compiler.compiled["bad"]) == ("running", 3)
 
 
@@ -214,6 +214,6 @@ async def test_a_channel_whose_connection_has_changed_takes_the_place_of_the_one
         other = {"verification": "header", "secret": "other", "header": "h"}
         write_plugin(folder, data, **{**CHANNEL, "channel": {"webhook": other}})
         digest = read_package(folder, max_bytes=1 << 20).digest
-        await sandboxed.operation("wasm.accept", name="hooked", digest=digest)
+        await sandboxed.accept("hooked", digest)
         connection: Any = channels["wasm.hooked"].connection  # type: ignore[attr-defined]
         assert connection.secret == "other"

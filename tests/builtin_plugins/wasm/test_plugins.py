@@ -227,8 +227,8 @@ async def test_a_changed_module_manifest_or_grant_waits_until_it_is_accepted(
         detail = await sandboxed.operation("wasm.inspect", name="greeter")
         assert detail["changes"] == ["a grant more: http:api.example.com", "the manifest"]
         with pytest.raises(TurnError, match="it has changed since it was looked at"):
-            await sandboxed.operation("wasm.accept", name="greeter", digest="0" * 64)
-        done = await sandboxed.operation("wasm.accept", name="greeter", digest=detail["digest"])
+            await sandboxed.accept("greeter", "0" * 64)
+        done = await sandboxed.accept("greeter", detail["digest"])
         assert done["state"] == "running"
         assert (await sandboxed.call("ask", {})).content == "hello"
     async with started() as sandboxed:
@@ -242,8 +242,8 @@ async def test_what_is_new_waits_where_the_operator_wants_to_look_first(
     async with started(wasm={"accept_new": False}) as sandboxed:
         row = (await sandboxed.rows())["greeter"]
         assert row["state"] == "new"
-        assert "hookgate wasm accept greeter" in row["why"]
-        await sandboxed.operation("wasm.accept", name="greeter", digest=row["digest"])
+        assert "hookgate accept give guest greeter --digest" in row["why"]
+        await sandboxed.accept("greeter", row["digest"])
         assert (await sandboxed.call("ask", {})).content == "hello"
 
 
@@ -275,7 +275,8 @@ async def test_what_is_installed_is_a_copy_and_what_changes_in_the_folder_change
         assert (await sandboxed.operation("wasm.remove", name="greeter"))["removed"]
         assert await sandboxed.rows() == {}
         assert not Path(row["folder"]).parent.exists()
-        assert not (await sandboxed.operation("wasm.remove", name="greeter"))["removed"]
+        with pytest.raises(TurnError, match="no plugin 'greeter'"):
+            await sandboxed.operation("wasm.remove", name="greeter")
 
 
 async def test_what_cannot_be_loaded_is_not_installed_and_the_one_before_stays(
@@ -406,7 +407,7 @@ async def test_a_call_that_runs_while_its_plugin_changes_ends_with_the_module_it
     async with started() as sandboxed:
         before = sandboxed.gateway.host.tools.view()["ask"]
         (folder / "guest.wasm").write_bytes(BYE)
-        await sandboxed.operation("wasm.accept", name="greeter", digest=digest_of(folder))
+        await sandboxed.accept("greeter", digest_of(folder))
         after = sandboxed.gateway.host.tools.view()["ask"]
         assert before.module != after.module
         assert before.run is not None

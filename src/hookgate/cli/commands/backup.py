@@ -1,9 +1,7 @@
-"""``hookgate backup`` and ``hookgate restore``; exporting a session."""
+"""``hookgate backup`` and ``hookgate restore``."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -113,45 +111,3 @@ def _kept(state: State, *, keys: bool) -> Kept:
         },
         keys=home / "keys" if keys else None,
     )
-
-
-# -- one session -------------------------------------------------------------------
-
-
-def export_session(
-    ctx: typer.Context,
-    session: Annotated[str, typer.Argument(help="The session's key, as `sessions list` shows it.")],
-    out: Annotated[
-        Path | None, typer.Option(help="The file; without it, it goes to standard output.")
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Write all messages of a session, one JSON object a line, secrets masked.
-
-    Example:
-        hookgate sessions export main:web:shop:ada --out ada.jsonl
-    """
-    from hookgate.core.settings.whole_file import write_whole
-
-    del as_json  # Read by the state.
-    state = state_of(ctx)
-    lines = _messages(state, session)
-    if out is None:
-        for line in lines:
-            typer.echo(line)
-        return
-    written = [f"{line}\n" for line in lines]
-    write_whole(out.expanduser(), "".join(written).encode(), durable=True)
-    data = {"file": str(out), "messages": len(written)}
-    state.show(data, lambda console: console.print(f"wrote {len(written):,} messages to {out}"))
-
-
-def _messages(state: State, session: str) -> Iterator[str]:
-    after = ""
-    while True:
-        page = state.ask("sessions.export", {"session": session, "after": after})
-        for message in page["messages"]:
-            yield json.dumps(message, ensure_ascii=False)
-        after = page["next"]
-        if not after:
-            return

@@ -1,4 +1,4 @@
-"""Commands about the gateway itself: status, reload, routes, sessions, tables, tokens, calls."""
+"""Commands about the gateway itself: status, routes, tables, calls."""
 
 from __future__ import annotations
 
@@ -54,30 +54,6 @@ def status(ctx: typer.Context, as_json: JsonOption = False) -> None:
             console.print(Text.assemble(("  " + part, "bold yellow"), f": {why}"), soft_wrap=True)
         for part, what in data["notices"].items():
             console.print(Text.assemble(("  " + part, "bold cyan"), f": {what}"), soft_wrap=True)
-
-    state.show(data, render)
-
-
-def reload(ctx: typer.Context, as_json: JsonOption = False) -> None:
-    """Have the running gateway read cards, manifests, souls, rules, agents and bindings again.
-
-    It names the settings that have changed as well, and need a restart.
-    """
-    state = state_of(ctx)
-    if state.run(state.running()) is None:
-        from hookgate.core.domain.errors import StartError
-
-        raise StartError("no gateway runs with these settings, so there is nothing to reload")
-    data = state.ask("reload")
-
-    def render(console: Console) -> None:
-        from hookgate.kit.rendering import fields
-
-        console.print("reloaded", style="green")
-        console.print(fields(data.get("changed", {})))
-        if data.get("restart"):
-            keys = ", ".join(data["restart"])
-            console.print(f"a restart is needed for: {keys}", style="yellow", markup=False)
 
     state.show(data, render)
 
@@ -151,46 +127,6 @@ def _tiers(state: State, found: AgentRoute) -> Any:
             said, style = "not tried any more", "dim"
         rows.append({"#": number, "tier": Text(tier, style=style), "": Text(said, style=style)})
     return table(rows)
-
-
-# -- sessions ----------------------------------------------------------------------
-
-sessions = typer.Typer(
-    cls=CommandGroup, no_args_is_help=True, help="Sessions: conversations that are stored."
-)
-
-
-@sessions.command("show")
-def show_session(
-    ctx: typer.Context,
-    session: Annotated[
-        str, typer.Argument(help="The session's key, as `sessions list` shows it.")
-    ] = "",
-    turns: Annotated[int, typer.Option(help="How many turns at most.", min=1, max=1000)] = 10,
-    as_json: JsonOption = False,
-) -> None:
-    """Show the last turns of a session; of the latest one, where none is named.
-
-    Example:
-        hookgate sessions show demo:cli:local:main --turns 3
-    """
-    from hookgate.cli.terminal.conversation import print_message
-
-    state = state_of(ctx)
-    if not session:
-        latest = state.ask("sessions.list", {"limit": 1})["sessions"]
-        if not latest:
-            state.err.print("no session is stored", style="yellow")
-            raise typer.Exit(1)
-        session = latest[0]["session"]
-    data = state.ask("sessions.show", {"session": session, "turns": turns})
-
-    def render(console: Console) -> None:
-        console.print(data["session"], style="bold", markup=False)
-        for message in data["messages"]:
-            print_message(console, message)
-
-    state.show(data, render)
 
 
 # -- tables of the store -----------------------------------------------------------

@@ -9,7 +9,6 @@ from rich.padding import Padding
 from rich.text import Text
 
 from hookgate.core.domain.errors import counted
-from hookgate.core.domain.parts import content_from_json, plain_text
 from hookgate.kit.rendering import clean, one_line, short
 
 if TYPE_CHECKING:
@@ -106,34 +105,3 @@ def print_question(console: Console, data: Mapping[str, Any]) -> None:
     if flags:
         console.print(Text(f"  {flags}", style=color))
     console.print(Padding(Text(data["arguments_text"], style="cyan"), (0, 0, 0, 2)))
-
-
-def print_message(console: Console, message: Mapping[str, Any]) -> None:
-    """Print a stored message."""
-    heads = {"user": ("you", "bold blue"), "assistant": ("answer", "bold green")}
-    name, style = heads.get(message["role"], ("tools", "bold"))
-    head = Text.assemble((f"{name}", style), (f"  {message['created']}", "dim"))
-    if message["taint"]:
-        head.append(f"  tainted by {', '.join(message['taint'])}", style="yellow")
-    console.print(head)
-    for part in message["parts"]:
-        console.print(Padding(_part(part), (0, 0, 0, 2)))
-
-
-def _part(part: Mapping[str, Any]) -> Text:
-    match part["type"]:
-        case "text":
-            return Text(clean(part["text"]))
-        case "tool_use":
-            return Text.assemble(
-                ("▸ ", "green"), (one_line(part["name"]), "bold"), f" {short(part['input'], 400)}"
-            )
-        case "tool_result":
-            style = "red" if part["is_error"] else ""
-            return Text(short(plain_text(content_from_json(part["content"])), 400), style=style)
-        case "image":
-            return Text(f"[picture, {part['media_type']}]", style="dim")
-        case "link":
-            return Text(clean(f"{part.get('name', '')} {part['uri']}".strip()))
-        case kind:
-            return Text(f"[{kind}]", style="dim")

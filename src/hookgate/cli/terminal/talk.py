@@ -133,15 +133,15 @@ class Talk:
                 self._say(loop, client, said)
 
     def _show_history(self, loop: LoopThread, client: Client) -> None:
-        from hookgate.cli.terminal.conversation import print_message
+        from hookgate.kit.rendering import message, print_shown
 
         rows = loop.run(client.call("sessions.list", {"limit": 1000}))["sessions"]
         wanted = tuple(self._address[key] for key in ("channel", "account", "peer"))
         for row in rows:
             if _parts(row["session"])[1:] == wanted:
                 params = {"session": row["session"], "turns": 5}
-                for message in loop.run(client.call("sessions.show", params))["messages"]:
-                    print_message(self._state.err, message)
+                for stored in loop.run(client.call("sessions.show", params))["messages"]:
+                    print_shown(self._state.err, message(stored))
                 return
         self._state.err.print("nothing was said in this session yet", style="dim")
 
