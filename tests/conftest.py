@@ -25,6 +25,7 @@ pytest_plugins = [
     "hookgate.kit.testing.fixtures",
     "tests.support.compiled",
     "tests.support.postgres",
+    "tests.support.remembered",
 ]
 
 # A deadline would measure the machine: on a busy one any example can take long for once.

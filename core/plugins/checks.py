@@ -28,7 +28,7 @@ _INSTEAD_OF_ASYNCGEN = {
 
 
 class Manager(pluggy.PluginManager):
-    """pluggy's manager, which looks each name of a plugin up once.
+    """pluggy's manager, which looks through the names of a plugin once.
 
     A plugin is checked twice, and then registered.
     """
@@ -36,32 +36,35 @@ class Manager(pluggy.PluginManager):
     def __init__(self, project_name: str) -> None:
         super().__init__(project_name)
         # With the plugin itself: while it is here, no other one has its id.
-        self._marks: dict[int, tuple[object, dict[str, pluggy.HookimplOpts | None]]] = {}
+        self._marks: dict[int, tuple[object, dict[str, pluggy.HookimplOpts]]] = {}
 
     def parse_hookimpl_opts(self, plugin: Any, name: str) -> pluggy.HookimplOpts | None:
         """Return how a function is marked; None for whatever is no marked function."""
-        # More than half of a plugin's names are those of every object.
-        inherited = getattr(type(plugin), name, plugin) is getattr(object, name, None)
-        if inherited and name not in getattr(plugin, "__dict__", ()):
-            return None
-        _, marks = self._marks.setdefault(id(plugin), (plugin, {}))
-        if name not in marks:
-            marks[name] = super().parse_hookimpl_opts(plugin, name)
-        return marks[name]
+        return self._marked(plugin).get(name)
 
+    def implemented_hooks(self, plugin: object) -> dict[str, str]:
+        """Return the methods that are marked as implementations: method -> the hook's name."""
+        marked = self._marked(plugin)
+        return {name: options.get("specname") or name for name, options in marked.items()}
 
-def implemented_hooks(manager: pluggy.PluginManager, plugin: object) -> dict[str, str]:
-    """Return the methods that are marked as implementations: method -> the hook's name."""
-    found = {}
-    for name in dir(plugin):
-        options = manager.parse_hookimpl_opts(plugin, name)
-        if options is not None:
-            found[name] = options.get("specname") or name
-    return found
+    def _marked(self, plugin: object) -> dict[str, pluggy.HookimplOpts]:
+        known = self._marks.get(id(plugin))
+        if known is None:
+            own = getattr(plugin, "__dict__", ())
+            marks = {}
+            for name in dir(plugin):
+                # More than half of a plugin's names are those of every object.
+                inherited = getattr(type(plugin), name, plugin) is getattr(object, name, None)
+                if name in own or not inherited:
+                    options = super().parse_hookimpl_opts(plugin, name)
+                    if options is not None:
+                        marks[name] = options
+            known = self._marks[id(plugin)] = plugin, marks
+        return known[1]
 
 
 def problems_with(
-    manager: pluggy.PluginManager,
+    manager: Manager,
     plugin: object,
     specs: Mapping[str, tuple[str, ...]],
     published: Published,
@@ -74,12 +77,10 @@ def problems_with(
         specs: The argument names of every hook.
         published: Whose hooks are there, and whose are not.
     """
-    marked = implemented_hooks(manager, plugin)
-    if (
-        not marked
-        and not getattr(plugin, "publishes", ())
-        and not any(_is_unmarked_hook(plugin, name) for name in specs)
-    ):
+    marked = manager.implemented_hooks(plugin)
+    named = specs.keys() & dir(plugin)
+    unmarked = sorted(name for name in named - marked.keys() if _is_unmarked_hook(plugin, name))
+    if not marked and not unmarked and not getattr(plugin, "publishes", ()):
         return [
             "it implements no hook, so it would never be called: put @hookimpl of "
             "hookgate.hookspecs above a method that has a hook's name"
@@ -87,8 +88,7 @@ def problems_with(
     problems = [
         f"it has a function `{name}` which is named as a hook and lacks the marker: "
         "put @hookimpl above it, or give it another name"
-        for name in sorted(specs.keys() - marked.keys())
-        if _is_unmarked_hook(plugin, name)
+        for name in unmarked
     ]
     idle = idle_hooks(manager, plugin, published)
     for name, hook in marked.items():
@@ -102,12 +102,14 @@ def problems_with(
             if first is None or first in specs.get(hook, ()):
                 problems.append(_without_self(name, hook, static, specs))
                 continue
-        where = f"hook {hook}: `{_signature(name, function)}`"
-        problems += [f"{where} {what}" for what in _wrong(hook, function, options, specs)]
+        wrong = [*_wrong(hook, function, options, specs)]
         of, publisher = owner_of(function), published.publisher(hook)
         if of and hook in specs and of != publisher:
             whose = f"of {publisher}" if publisher else "one of the core's own"
-            problems.append(f"{where} says that the hook is of {of}, and it is {whose}")
+            wrong.append(f"says that the hook is of {of}, and it is {whose}")
+        if wrong:
+            where = f"hook {hook}: `{_signature(name, function)}`"
+            problems += [f"{where} {what}" for what in wrong]
     return problems
 
 
@@ -117,12 +119,10 @@ def owner_of(function: object) -> str:
     return of
 
 
-def idle_hooks(
-    manager: pluggy.PluginManager, plugin: object, published: Published
-) -> dict[str, str]:
+def idle_hooks(manager: Manager, plugin: object, published: Published) -> dict[str, str]:
     """Return the hooks that `plugin` implements and whose publisher is not there: hook -> why."""
     idle = {}
-    for name, hook in implemented_hooks(manager, plugin).items():
+    for name, hook in manager.implemented_hooks(plugin).items():
         caller = getattr(manager.hook, hook, None)
         if caller is None or not caller.has_spec():
             idle[hook] = published.why_idle(hook, owner_of(getattr(plugin, name)))

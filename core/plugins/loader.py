@@ -23,7 +23,7 @@ from hookgate.core.domain.errors import (
 from hookgate.core.domain.ports import Key
 from hookgate.core.hooks.dispatch import contracts_of, tightened
 from hookgate.core.host import PluginInfo
-from hookgate.core.plugins.checks import idle_hooks, problems_with
+from hookgate.core.plugins.checks import Manager, idle_hooks, problems_with
 from hookgate.core.plugins.published import Published, prefix_of
 from hookgate.core.plugins.sources import content_of
 from hookgate.core.registry.admission import SANDBOX_RUNNER
@@ -68,9 +68,7 @@ class Loader:
         overrides: The settings' own contracts, those for hooks of plugins that do not run left out.
     """
 
-    def __init__(
-        self, settings: Settings, manager: pluggy.PluginManager, log: FilteringBoundLogger
-    ) -> None:
+    def __init__(self, settings: Settings, manager: Manager, log: FilteringBoundLogger) -> None:
         """Load nothing yet.
 
         Args:

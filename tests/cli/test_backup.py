@@ -57,6 +57,7 @@ def names(archive: Path) -> set[str]:
 ALWAYS = {"contents.json", "store.db", "audit.key", "audit.head", "config.toml"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("running", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_copy_is_put_back_into_an_empty_home_and_verifies(
     hookgate: CommandLine, serve: Callable[[], object], tmp_path: Path, running: bool

@@ -58,6 +58,7 @@ def talk(hookgate: CommandLine, *words: str, deaf: bool = False) -> Iterator[Ter
         yield terminal
 
 
+@pytest.mark.slow
 def test_a_conversation_on_the_terminal(hookgate: CommandLine, serve: Callable[[], Served]) -> None:
     serve()
     with talk(hookgate) as terminal:
@@ -111,6 +112,7 @@ def test_ctrl_c_cancels_an_answer_of_this_process_and_the_conversation_goes_on(
     assert "word word" in json.dumps(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "deaf",
     [

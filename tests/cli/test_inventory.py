@@ -13,6 +13,7 @@ def builtin_plugins() -> None:
     """All of them."""
 
 
+@pytest.mark.slow
 def test_what_there_is_is_listed_switched_and_shown(hookgate: CommandLine) -> None:
     listed = hookgate("inventory", "list", "--runtime", "native", "--kind", "tool", "--limit", "3")
     off = hookgate("inventory", "disable", CLOCK)

@@ -131,6 +131,7 @@ def test_nothing_is_imported_to_be_looked_at_where_the_settings_cannot_be_read(
     assert "acme_plugin" not in sys.modules
 
 
+@pytest.mark.slow
 def test_the_name_of_the_sandboxs_runner_is_given_by_the_operator(
     hookgate: CommandLine, installed: Callable[..., Installed]
 ) -> None:

@@ -77,6 +77,7 @@ def health(port: int) -> Any:
         return json.load(answer)
 
 
+@pytest.mark.slow
 def test_a_gateway_serves_until_sigterm_and_takes_its_note_away(hookgate: CommandLine) -> None:
     note = hookgate.home / ".hookgate" / "gateway.json"
     with served(hookgate, "--port", "0") as (process, url):

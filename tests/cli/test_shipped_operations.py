@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from docs.commands_table import text
+from tests.support.examples import sampled
 from typer.testing import CliRunner
 
 from hookgate.cli import operation_commands
@@ -58,7 +59,9 @@ def test_where_a_builtin_is_replaced_its_commands_are_its_successors(
     assert started == []
 
 
-@pytest.mark.parametrize("held", [None, b"", b"[{", b"{}", b'[{"plugin": "control"}]', b"\xff"])
+@pytest.mark.parametrize(
+    "held", sampled([None, b"", b"[{", b"{}", b'[{"plugin": "control"}]', b"\xff"])
+)
 def test_where_the_file_is_missing_or_damaged_a_gateway_is_asked(
     held: bytes | None,
     runner: CliRunner,

@@ -151,6 +151,7 @@ def test_the_flags_of_its_tools_say_what_is_proven_and_by_which_grant(
     assert row["sandbox"] == "wasm"
 
 
+@pytest.mark.slow
 def test_what_was_accepted_is_verified_byte_by_byte(hookgate: CommandLine, asking: Path) -> None:
     hookgate("wasm", "install", str(asking), "--yes")
     ran = hookgate("wasm", "verify")

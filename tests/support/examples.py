@@ -1,7 +1,11 @@
-"""How many examples a property is tried with."""
+"""How much of many examples is tried among the unit tests."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
 from hypothesis import settings
 
 
@@ -9,3 +13,17 @@ def examples(most: int) -> settings:
     """Try so many with all examples (`make test-slow`), and a tenth among the unit tests."""
     whole = settings.get_current_profile_name() == "full"
     return settings(max_examples=most if whole else max(1, most // 10))
+
+
+def sampled(cases: Iterable[Any], every: int = 10) -> list[Any]:
+    """Return the cases of a family: the first and every tenth among the unit tests.
+
+    All of them are tried by `make test-slow`. A case that is a tuple has a value for each name.
+    """
+    return [
+        pytest.param(
+            *(case if isinstance(case, tuple) else (case,)),
+            marks=pytest.mark.slow if number % every else (),
+        )
+        for number, case in enumerate(cases)
+    ]

@@ -111,6 +111,7 @@ async def unready(http: aiohttp.ClientSession, url: str) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 async def test_until_balancers_have_noticed_a_gateway_that_ends_serves_on(tmp_path: Path) -> None:
     async with running(tmp_path, wait=600) as served, aiohttp.ClientSession() as http:
         served.go()
@@ -126,6 +127,7 @@ async def test_until_balancers_have_noticed_a_gateway_that_ends_serves_on(tmp_pa
         assert await served.exit_code() == 0
 
 
+@pytest.mark.slow
 async def test_the_wait_for_balancers_ends_by_itself(tmp_path: Path) -> None:
     async with running(tmp_path, wait=0.1) as served, connected(served.url) as socket:
         served.process.terminate()
@@ -133,6 +135,7 @@ async def test_the_wait_for_balancers_ends_by_itself(tmp_path: Path) -> None:
         assert await served.exit_code() == 0
 
 
+@pytest.mark.slow
 async def test_who_presses_ctrl_c_does_not_wait_for_balancers(tmp_path: Path) -> None:
     async with running(tmp_path, wait=600) as served, connected(served.url) as socket:
         await socket.send("chat.send", content="x")

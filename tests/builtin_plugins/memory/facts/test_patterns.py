@@ -17,6 +17,7 @@ from tests.builtin_plugins.memory.facts.telling import (
     told,
     utterance,
 )
+from tests.support.examples import sampled
 
 from hookgate.builtin_plugins.memory.facts.extractor import MAX_CLAIMS, extract
 from hookgate.builtin_plugins.memory.facts.grammar import Pattern, patterns, vocabulary
@@ -25,7 +26,7 @@ from hookgate.builtin_plugins.memory.facts.times import find_time
 BEFORE = {"lives in": "I live in", "works at": "I work at", "partner": "I'm dating"}
 
 
-@pytest.mark.parametrize("pattern", patterns(), ids=lambda pattern: pattern.name)
+@pytest.mark.parametrize("pattern", sampled(patterns()), ids=lambda pattern: pattern.name)
 def test_a_pattern_finds_its_example(pattern: Pattern) -> None:
     text, _, wanted = pattern.finds.partition(" => ")
     with opened() as connection:
@@ -45,7 +46,7 @@ def test_a_pattern_finds_its_example(pattern: Pattern) -> None:
     assert wanted.casefold().strip() in found
 
 
-@pytest.mark.parametrize("pattern", patterns(), ids=lambda pattern: pattern.name)
+@pytest.mark.parametrize("pattern", sampled(patterns()), ids=lambda pattern: pattern.name)
 def test_a_pattern_misses_what_it_must_not_find(pattern: Pattern) -> None:
     with opened() as connection:
         facts().learn([utterance(pattern.misses)], connection)

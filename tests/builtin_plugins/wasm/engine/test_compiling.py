@@ -47,6 +47,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="children are found in /proc")
 def test_a_compiler_ends_with_the_gateway_that_was_killed(long: Path, tmp_path: Path) -> None:
     gateway = subprocess.Popen([sys.executable, "-c", GATEWAY, str(long), str(tmp_path / "guests")])
@@ -58,6 +59,7 @@ def test_a_compiler_ends_with_the_gateway_that_was_killed(long: Path, tmp_path: 
     wait_for(lambda: not is_alive(compiler))
 
 
+@pytest.mark.slow
 def test_a_compiler_whose_gateway_had_ended_before_does_not_begin(long: Path) -> None:
     somebody_else = os.getppid()
 
@@ -66,6 +68,7 @@ def test_a_compiler_whose_gateway_had_ended_before_does_not_begin(long: Path) ->
     assert ended == (b"", b"")
 
 
+@pytest.mark.slow
 def test_without_a_signal_of_the_system_a_compiler_looks_for_itself() -> None:
     """As on macOS: a process between the test and the compiler ends, and so does the compiler."""
     watching = f"""
@@ -89,6 +92,7 @@ time.sleep(600)
     between.stdout.close()
 
 
+@pytest.mark.slow
 def test_a_compiler_that_nobody_kills_ends_at_its_time_of_the_processor(long: Path) -> None:
     compiler = start_child(str(os.getpid()), "0.01")
 

@@ -62,6 +62,7 @@ async def test_guests_go_on_in_a_fork_and_in_its_parent(tmp_path: Path, data: by
     await sandbox.close()
 
 
+@pytest.mark.slow
 async def test_a_fork_in_the_middle_of_calls_does_not_wait_for_them(tmp_path: Path) -> None:
     spin = function("(loop (br 0)) (i64.const 0)", "spin")
     sandbox, spinning = await warm(tmp_path, guest(spin, function("(i64.const 0)")))
@@ -84,6 +85,7 @@ async def test_a_fork_in_the_middle_of_calls_does_not_wait_for_them(tmp_path: Pa
     await sandbox.close()
 
 
+@pytest.mark.slow
 async def test_a_fork_can_load_guests(tmp_path: Path) -> None:
     sandbox, _ = await warm(tmp_path)
 

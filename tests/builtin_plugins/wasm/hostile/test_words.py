@@ -9,6 +9,7 @@ import pytest
 from tests.builtin_plugins.wasm.conftest import Started
 from tests.builtin_plugins.wasm.folders import write_plugin
 from tests.builtin_plugins.wasm.guests import binary
+from tests.support.examples import sampled
 from tests.support.heartbeat import HELD, Heartbeat
 
 MB = 1024 * 1024
@@ -136,7 +137,7 @@ async def called(started: Started, tmp_path: Path, data: bytes, *grants: str) ->
     return result.text, min(held)
 
 
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("name", sampled(ASKED, every=7))
 async def test_what_it_asks_of_the_host_does_not_hold_the_event_loop(
     name: str, started: Started, tmp_path: Path
 ) -> None:
@@ -149,7 +150,7 @@ async def test_what_it_asks_of_the_host_does_not_hold_the_event_loop(
     assert held < HELD
 
 
-@pytest.mark.parametrize("name", ANSWERED)
+@pytest.mark.parametrize("name", sampled(ANSWERED, every=4))
 async def test_its_answer_is_refused_at_its_bound_and_does_not_hold_the_event_loop(
     name: str, started: Started, tmp_path: Path
 ) -> None:
@@ -163,7 +164,7 @@ async def test_its_answer_is_refused_at_its_bound_and_does_not_hold_the_event_lo
     assert held < HELD
 
 
-@pytest.mark.parametrize("name", TAKEN)
+@pytest.mark.parametrize("name", sampled(TAKEN, every=4))
 async def test_what_is_long_and_right_is_taken(name: str, started: Started, tmp_path: Path) -> None:
     write_plugin(tmp_path / "plugins" / "hostile", TAKEN[name].guest())
 

@@ -1,0 +1,139 @@
+"""What every gateway makes anew and always finds the same is made once in a process of tests.
+
+Statements of the database, shipped manifests and skills, schemas of tools. What tests write
+themselves is read anew each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from pydantic import BaseModel
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.dialects.sqlite.base import SQLiteDialect
+from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy.util import LRUCache
+
+import hookgate
+from hookgate import Card
+from hookgate.builtin_plugins.awareness.cards import folders
+from hookgate.builtin_plugins.discovery.sources import scanner
+from hookgate.builtin_plugins.storage.engine import sqlite
+from hookgate.kit import records, tooling
+from hookgate.kit.content.documents import Reading
+from hookgate.kit.functions.signatures import Signature
+
+T = TypeVar("T")
+
+SHIPPED = Path(hookgate.__file__).parent / "capabilities"
+STATEMENTS = 5000
+"""So many statements are kept compiled; hookgate and its tests have fewer."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def statements() -> Iterator[None]:
+    """Compile a statement once, and not for every database.
+
+    SQLAlchemy keeps what it has compiled by engine and dialect, and each gateway has new ones.
+    """
+    shared: LRUCache[Any, Any] = LRUCache(STATEMENTS)
+
+    def made(url: str, **options: Any) -> Engine:
+        engine = create_engine(url, **options)
+        engine._compiled_cache = shared
+        return engine
+
+    def same(one: SQLiteDialect, other: object) -> bool:
+        return type(one) is type(other)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (records, sqlite):
+            patch.setattr(module, "create_engine", made)
+        patch.setattr(SQLiteDialect, "__eq__", same)
+        patch.setattr(SQLiteDialect, "__hash__", lambda one: hash(type(one)))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def made_tables() -> Iterator[None]:
+    """Say once how a table of SQLite and its indexes are made."""
+    known: dict[tuple[Any, ...], Any] = {}
+
+    def once(compile_one: Callable[..., Any]) -> Callable[..., Any]:
+        def compiled(statement: CreateTable | CreateIndex, **options: Any) -> Any:
+            if getattr(options.get("dialect"), "name", "") != "sqlite":
+                return compile_one(statement, **options)
+            # With the table itself: while it is here, no other one has its id.
+            key = type(statement), id(statement.element)
+            if key not in known:
+                known[key] = statement.element, compile_one(statement, **options)
+            return known[key][1]
+
+        return compiled
+
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (CreateTable, CreateIndex):
+            patch.setattr(kind, "compile", once(kind.compile))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shipped() -> Iterator[None]:
+    """Read the manifests, skills and cards that are shipped once."""
+
+    def once(read: Callable[[Path], T]) -> Callable[[Path], T]:
+        known = cache(read)
+        return lambda path: known(path) if path.is_relative_to(SHIPPED) else read(path)
+
+    parse, parsed = folders.parse_card, cache(folders.parse_card)
+
+    def card(text: str, path: str, **options: Any) -> Reading[Card]:
+        return (parsed if path.startswith(str(SHIPPED)) else parse)(text, path, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scanner, "read_manifest", once(scanner.read_manifest))
+        patch.setattr(scanner, "read_skill", once(scanner.read_skill))
+        patch.setattr(folders, "parse_card", card)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def schemas() -> Iterator[None]:
+    """Make the schema of a tool that is shipped once for its function."""
+    read, make, describe = tooling.read_signature, tooling.arguments_model, tooling._json_schema
+    signatures: dict[Hashable, Signature] = {}
+    # By the id of a signature that is kept above.
+    models: dict[tuple[str, int], type[BaseModel]] = {}
+    described: dict[type[BaseModel], dict[str, Any]] = {}
+
+    def signature(function: Callable[..., Any], *, first: str) -> Signature:
+        if not function.__module__.startswith("hookgate."):
+            return read(function, first=first)
+        code = function.__code__, first
+        if code not in signatures:
+            signatures[code] = read(function, first=first)
+        return signatures[code]
+
+    def model(name: str, found: Signature, notes: Mapping[str, str]) -> type[BaseModel]:
+        if not any(found is each for each in signatures.values()):
+            return make(name, found, notes)
+        if (name, id(found)) not in models:
+            models[name, id(found)] = make(name, found, notes)
+        return models[name, id(found)]
+
+    def schema(name: str, model: type[BaseModel]) -> dict[str, Any]:
+        if model not in models.values():
+            return describe(name, model)
+        if model not in described:
+            described[model] = describe(name, model)
+        return described[model]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tooling, "read_signature", signature)
+        patch.setattr(tooling, "arguments_model", model)
+        patch.setattr(tooling, "_json_schema", schema)
+        yield
