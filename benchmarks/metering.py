@@ -149,7 +149,7 @@ async def reported(folder: Path, rows: int) -> list[Figure]:
     figures = [
         Figure(name="all rows added to the sums", value=time.perf_counter() - begun, unit="s")
     ]
-    reports = Reports(ledger, store)
+    reports = Reports(ledger)
     for by, goal in (("month", 200.0), ("day", None), ("model", None), ("session", None)):
         took = await shortest(lambda by=by: reports.usage([by]))  # type: ignore[misc]
         figures.append(

@@ -30,11 +30,11 @@ from hookgate.builtin_plugins.metering.limits import (
     Rule,
     Ruling,
     Unit,
+    amount_text,
     counter_key,
     subjects,
     until,
 )
-from hookgate.builtin_plugins.metering.reports import amount_text
 from hookgate.builtin_plugins.metering.sizing import Sizing
 
 if TYPE_CHECKING:

@@ -21,6 +21,8 @@ from typing import Any
 
 from hookgate import Store, StoreError, StoreUnavailableError, counted, new_id
 from hookgate.builtin_plugins.metering.calls import Call, sound
+from hookgate.builtin_plugins.metering.tables.ledger import CALLS, MARKS, trimmed, turns_of, written
+from hookgate.kit.records import MemoryStore
 
 FIRST_DELAY = 0.1
 LONGEST_DELAY = 5.0
@@ -41,43 +43,33 @@ class Ledger:
     """Writes calls down. It belongs to the event loop on which it is used.
 
     Args:
-        store: Where rows are kept; None for a ring in memory.
+        store: Where rows are kept.
         gateway: Names this start of the gateway, and no other one; made where it is "".
         failed: Told each time that a row could not be written.
         worked: Told when all such rows are written.
         wrote: Told of the ids of calls whose rows are committed.
-        ring: How many of the last calls are kept where there is no store.
 
     Attributes:
+        store: Where rows are kept.
         writer: Names this start of the gateway in the rows.
         dropped: How many rows of refused calls were dropped.
-        ring: The last calls, where there is no store.
     """
 
     def __init__(
         self,
-        store: Store | None,
+        store: Store,
         *,
         gateway: str = "",
         failed: Callable[[BaseException], None] = lambda _: None,
         worked: Callable[[], None] = lambda: None,
         wrote: Callable[[Iterable[str]], None] = lambda _: None,
-        ring: int = 10_000,
     ) -> None:
-        self._store = store
-        if store is not None:
-            # The tables bring SQLAlchemy with them, which a gateway without a store never needs.
-            from hookgate.builtin_plugins.metering.tables import ledger as tables
-
-            self._table, self._marks = tables.CALLS, tables.MARKS
-            self._written = tables.written
-            self._turns_of = tables.turns_of
+        self.store = store
         self._failed = failed
         self._worked = worked
         self._wrote = wrote
         self.writer = gateway or new_id("gateway")
         self.dropped = 0
-        self.ring: deque[Call] = deque(maxlen=ring)
         self._seq = 0
         self._marked = False
         # Numbers of rows that another has written: rows behind one that lacks are in no sum.
@@ -97,16 +89,8 @@ class Ledger:
         """How many rows could not be written so far."""
         return len(self._waiting)
 
-    @property
-    def durable(self) -> bool:
-        """Whether rows outlive the process."""
-        return self._store is not None and self._store.durable
-
     def hand_over(self, call: Call) -> None:
         """Write `call` without waiting for it: with the next commit that anybody waits for."""
-        if self._store is None:
-            self.ring.append(call)
-            return
         if self._waiting:
             self._go_on()  # it does already, unless somebody has cancelled it
             if not call.sent and len(self._waiting) >= MOST_REFUSED:
@@ -124,10 +108,10 @@ class Ledger:
             # Reports look at the rows of writers that have a mark: none is there without it.
             self._marked = True
             mark = {"writer": self.writer, "seq": 0}
-            marked = self._store.insert_soon(self._marks, (mark,))
-            committed = asyncio.gather(marked, self._store.insert_soon(self._table, (row,)))
+            marked = self.store.insert_soon(MARKS, (mark,))
+            committed = asyncio.gather(marked, self.store.insert_soon(CALLS, (row,)))
         else:
-            committed = self._store.insert_soon(self._table, (row,))
+            committed = self.store.insert_soon(CALLS, (row,))
         rows = self._under_way.get(committed)
         if rows is None:
             rows = self._under_way[committed] = []
@@ -183,9 +167,8 @@ class Ledger:
         Raises:
             StoreUnavailableError: The store takes nothing.
         """
-        assert self._store is not None
         try:
-            swept = await self._store.write(self._written(self.writer, rows))
+            swept = await self.store.write(written(self.writer, rows))
         except StoreUnavailableError:
             raise
         except Exception as error:  # noqa: BLE001 - told, and tried again
@@ -213,12 +196,15 @@ class Ledger:
         Raises:
             StoreError: The ledger cannot be read.
         """
-        if self._store is None:
-            return ()
         start = since.astimezone(UTC).isoformat(timespec="microseconds")
-        read = self._turns_of(sound(session), start, CALLS_OF_SESSION)
-        rows = await self._store.read(read)
+        read = turns_of(sound(session), start, CALLS_OF_SESSION)
+        rows = await self.store.read(read)
         return [(turn, datetime.fromisoformat(at), int(tokens)) for turn, at, tokens in rows]
+
+    async def trim(self) -> None:
+        """Keep the last calls alone, where all of it ends with the process."""
+        if isinstance(self.store, MemoryStore):
+            await self.store.write(trimmed)
 
     async def flush(self) -> None:
         """Return once everything that was handed over is written, or was tried again in vain."""

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from decimal import Context, Decimal
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from hashlib import blake2b
@@ -38,7 +39,29 @@ from hookgate.builtin_plugins.metering.settings import (
 )
 
 Unit: TypeAlias = Literal["tokens", "usd", "requests", "parallel"]
+_NAMES: dict[Unit, str] = {"tokens": "tokens", "requests": "requests", "parallel": "at one time"}
 Span: TypeAlias = Literal["turn", "minute", "day", "month", "now"]
+
+
+_EXACT = Context(prec=60)
+
+
+def dollars(pico: int) -> Decimal:
+    """Return units of 1e-12 dollars as dollars, exactly."""
+    return Decimal(pico).scaleb(-12, _EXACT)
+
+
+def amount_text(amount: int, unit: Unit, *, name: bool = True) -> str:
+    """Return an amount for people, such as ``99,500 tokens`` or ``$0.0125``.
+
+    Args:
+        amount: The amount; of money in units of 1e-12 dollars.
+        unit: What it is of.
+        name: Whether the unit is named; that of money always is.
+    """
+    if unit == "usd":
+        return f"${dollars(amount).normalize():,f}"
+    return f"{amount:,} {_NAMES[unit]}" if name else f"{amount:,}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

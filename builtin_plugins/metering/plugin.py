@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hookgate import (
     BILLS,
@@ -23,25 +23,27 @@ from hookgate import (
     new_id,
     operations_of,
 )
-from hookgate.builtin_plugins.metering.budgets.engine import Budgets
 from hookgate.builtin_plugins.metering.calls import Call
 from hookgate.builtin_plugins.metering.gate import Gate
 from hookgate.builtin_plugins.metering.instruments import CALL, INSTRUMENTS, call_fields
-from hookgate.builtin_plugins.metering.ledger import Ledger
 from hookgate.builtin_plugins.metering.limits import Guard, Ruling
 from hookgate.builtin_plugins.metering.operations.budgets import BudgetOperations
 from hookgate.builtin_plugins.metering.operations.usage import UsageOperations
 from hookgate.builtin_plugins.metering.prices.book import Prices
 from hookgate.builtin_plugins.metering.prices.operations import PriceOperations
-from hookgate.builtin_plugins.metering.reports import Reports
-from hookgate.builtin_plugins.metering.rollup import Rollup
 from hookgate.builtin_plugins.metering.settings import MeteringSettings
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tables import tables_of
 from hookgate.kit.tokens.bills import Bills
 
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.metering.budgets.engine import Budgets
+    from hookgate.builtin_plugins.metering.ledger import Ledger
+    from hookgate.builtin_plugins.metering.reports import Reports
+
 PART = "metering.ledger"
 BUDGETS = "metering.budgets"
+PACKAGE = "hookgate.builtin_plugins.metering"
 MOST_FORGOTTEN = 100
 """So often old counters are deleted at one time, some hundred each."""
 TIDY_SECONDS = 60.0
@@ -77,15 +79,19 @@ class Plugin:
     @asynccontextmanager
     async def lifespan(self, host: Host) -> AsyncIterator[None]:
         """Open the ledger and the counters; write and give back everything before closing."""
-        store, gateway = host.get(STORE), new_id("gateway")
-        durable = store is not None and store.durable
-        if store is None:
+        provided, gateway = host.get(STORE), new_id("gateway")
+        _, store = await tables_of(provided, "metering", f"{PACKAGE}.tables")
+        # They bring SQLAlchemy with them, as the tables do: it is not loaded on the event loop.
+        from hookgate.builtin_plugins.metering.budgets.engine import Budgets
+        from hookgate.builtin_plugins.metering.ledger import Ledger
+        from hookgate.builtin_plugins.metering.reports import Reports
+        from hookgate.builtin_plugins.metering.rollup import Rollup
+
+        if provided is None:
             host.standing(PART).bad(
                 "no plugin provides a store: what calls cost is kept in memory and lost when the "
                 "gateway stops (enable the plugin `storage`)"
             )
-        else:
-            await tables_of(store, "metering", "hookgate.builtin_plugins.metering.tables")
         ledger = Ledger(
             store,
             gateway=gateway,
@@ -103,13 +109,11 @@ class Plugin:
             tell=host.standing(BUDGETS).bad,
             lost=lambda rows: _lost(host, rows),
         )
-        self._reports = Reports(ledger, store)
-        rollup = (
-            None if store is None else Rollup(store, failed=lambda error: _unadded(host, error))
-        )
+        self._reports = Reports(ledger)
+        rollup = Rollup(store, failed=lambda error: _unadded(host, error))
         host.instruments.apply("metering", INSTRUMENTS)
         host.provide(BILLS, Bills(host))
-        await self._ruling.open(host, durable=durable)
+        await self._ruling.open(host, durable=store.durable)
         await budgets.open()
         self._budget_operations.budgets = budgets
         self._gate = Gate(
@@ -120,23 +124,22 @@ class Plugin:
             prices=self._prices,
             ledger=ledger,
         )
-        if rollup is not None:
+        if provided is not None:
             rollup.open()
-        tidying = host.spawn(self._tidy(host, budgets), name="metering.tidy")
+        tidying = host.spawn(self._tidy(host, budgets, ledger), name="metering.tidy")
         try:
             yield
         finally:
             tidying.cancel()
             await asyncio.gather(tidying, return_exceptions=True)
-            if rollup is not None:
-                await rollup.close()
+            await rollup.close()
             self._gate = self._budget_operations.budgets = self._reports = None
             self._ruling.close()
             # First: what a call has used is settled once its row is in the ledger.
             await ledger.close()
             await budgets.close()
 
-    async def _tidy(self, host: Host, budgets: Budgets) -> None:
+    async def _tidy(self, host: Host, budgets: Budgets, ledger: Ledger) -> None:
         # Prices take a third of a second: a command that is soon done needs none.
         await asyncio.sleep(LATE_SECONDS)
         await self._prices.load()
@@ -144,6 +147,7 @@ class Plugin:
             try:
                 self._opened.tidy()
                 await self._forget(host, budgets)
+                await ledger.trim()
             except StoreError as error:
                 host.log.warning("metering cannot tidy up", error=str(error))
             await asyncio.sleep(TIDY_SECONDS)

@@ -1,51 +1,23 @@
-"""Amounts in words."""
+"""What calls have used and cost: sums of the ledger, told apart as one likes.
+
+Money is added up in whole numbers of 1e-12 dollars, and shown as decimals: no report is off by
+a rounding. Whoever may see some sessions alone sees the calls of those.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from decimal import Context, Decimal
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hookgate import Principal, Store, Usage
-from hookgate.builtin_plugins.metering.calls import COUNTS, DIMENSIONS, PICO, TALLIES, Call, sound
+from hookgate import Principal, Usage
+from hookgate.builtin_plugins.metering.calls import COUNTS, PICO, TALLIES, sound
+from hookgate.builtin_plugins.metering.tables import sums
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.ledger import Ledger
-    from hookgate.builtin_plugins.metering.limits import Unit
-
-_NAMES: dict[Unit, str] = {"tokens": "tokens", "requests": "requests", "parallel": "at one time"}
-
-
-_EXACT = Context(prec=60)
-
-
-def dollars(pico: int) -> Decimal:
-    """Return units of 1e-12 dollars as dollars, exactly."""
-    return Decimal(pico).scaleb(-12, _EXACT)
-
-
-def amount_text(amount: int, unit: Unit, *, name: bool = True) -> str:
-    """Return an amount for people, such as ``99,500 tokens`` or ``$0.0125``.
-
-    Args:
-        amount: The amount; of money in units of 1e-12 dollars.
-        unit: What it is of.
-        name: Whether the unit is named; that of money always is.
-    """
-    if unit == "usd":
-        return f"${dollars(amount).normalize():,f}"
-    return f"{amount:,} {_NAMES[unit]}" if name else f"{amount:,}"
-
-
-# -- reports ---------------------------------------------------------------------
-
-# What calls have used and cost: sums of the ledger, told apart as one likes.
-#
-# Money is added up in whole numbers of 1e-12 dollars, and shown as decimals: no report is off by
-# a rounding. Whoever may see some sessions alone sees the calls of those.
 
 
 class Totals(NamedTuple):
@@ -81,20 +53,6 @@ class Totals(NamedTuple):
             saved=row["saved_dollars"] * PICO + row["saved_rest"],
         )
 
-    @classmethod
-    def of_call(cls, call: Call) -> Totals:
-        """Return what one call adds."""
-        return cls(
-            calls=1,
-            refused=not call.sent,
-            failed=call.sent and call.status != "done",
-            estimated=call.sent and not call.usage.reported,
-            unpriced=call.cost is None,
-            usage=replace(call.usage, reported=True),
-            cost=call.cost or 0,
-            saved=call.saved,
-        )
-
     def plus(self, other: Totals) -> Totals:
         """Return both together."""
         return Totals(*map(add, self, other))
@@ -120,18 +78,16 @@ class Reports:
     """Reads the ledger.
 
     Args:
-        ledger: The ledger, which has the last calls where there is no store.
-        store: Where its rows are kept; None where they are not.
+        ledger: The ledger.
     """
 
-    def __init__(self, ledger: Ledger, store: Store | None) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._store = store
 
     @property
     def durable(self) -> bool:
         """Whether what is reported outlives the process."""
-        return self._ledger.durable
+        return self._ledger.store.durable
 
     @property
     def waiting(self) -> int:
@@ -166,13 +122,15 @@ class Reports:
         # Which sessions somebody may see is told session by session.
         extra = ("session",) if restricted and "session" not in by else ()
         wanted = [(*by, *extra), ("day", *(("session",) if restricted else ()))]
-        if self._store is None:
-            rows = [self._of_ring(names, equal, first, last) for names in wanted]
-        else:
-            places = None
-            if principal is not None and restricted:
-                places = tuple((claim.channel, claim.account) for claim in principal.bindings)
-            rows = await self._of_store(self._store, wanted, equal, first, last, places)
+        places = None
+        if principal is not None and restricted:
+            places = tuple((claim.channel, claim.account) for claim in principal.bindings)
+        await self._ledger.flush()
+        queries = [sums.Query(names, equal, first, last, places) for names in wanted]
+        rows = [
+            [(row, Totals.of_row(row)) for row in found]
+            for found in await self._ledger.store.read(sums.usage(queries))
+        ]
         if principal is not None and restricted:
             sees = _Sees(principal)
             rows = [[pair for pair in found if sees(pair[0]["session"])] for found in rows]
@@ -181,34 +139,6 @@ class Reports:
         )
         whole = reduce(Totals.plus, days.values(), Totals())
         return Report(_in_order(groups, by), {key[0]: days[key] for key in sorted(days)}, whole)
-
-    async def _of_store(
-        self,
-        store: Store,
-        wanted: Sequence[tuple[str, ...]],
-        equal: Mapping[str, str],
-        first: str,
-        last: str,
-        places: tuple[tuple[str, str], ...] | None,
-    ) -> list[list[_Pair]]:
-        from hookgate.builtin_plugins.metering.tables import sums
-
-        await self._ledger.flush()
-        queries = [sums.Query(by, equal, first, last, places) for by in wanted]
-        found = await store.read(sums.usage(queries))
-        return [[(row, Totals.of_row(row)) for row in rows] for rows in found]
-
-    def _of_ring(
-        self, by: Sequence[str], equal: Mapping[str, str], first: str, last: str
-    ) -> list[_Pair]:
-        found: list[_Pair] = []
-        for call in self._ledger.ring:
-            words = _words(call)
-            late = last and call.day > last
-            if call.day < first or late or any(words[k] != v for k, v in equal.items()):
-                continue
-            found.append(({name: words[name] for name in by}, Totals.of_call(call)))
-        return found
 
 
 _Pair = tuple["Mapping[str, Any]", Totals]
@@ -226,11 +156,6 @@ class _Sees:
         if known is None:
             known = self._known[session] = self._principal.sees(session)
         return known
-
-
-def _words(call: Call) -> dict[str, str]:
-    words = {name: getattr(call, name) for name in DIMENSIONS if name != "month"}
-    return {**words, "month": call.day[:7], "model": f"{call.provider}/{call.model}"}
 
 
 def _merged(found: Iterable[_Pair], by: Sequence[str]) -> dict[tuple[str, ...], Totals]:

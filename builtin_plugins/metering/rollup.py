@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 
 from hookgate import Store, StoreError
+from hookgate.builtin_plugins.metering.tables import sums
 
 EVERY = 10.0
 """Seconds between two times that rows are added."""
@@ -29,10 +30,6 @@ class Rollup:
     def __init__(
         self, store: Store, *, failed: Callable[[BaseException], None] = lambda _: None
     ) -> None:
-        # The tables bring SQLAlchemy with them, which a gateway without a store never needs.
-        from hookgate.builtin_plugins.metering.tables import sums
-
-        self._sums = sums
         self._store = store
         self._failed = failed
         self._task: asyncio.Task[None] | None = None
@@ -63,8 +60,8 @@ class Rollup:
             StoreError: The store could not be read or written.
         """
         count = 0
-        while chunks := await self._store.read(self._sums.next_chunk(AT_ONCE)):
+        while chunks := await self._store.read(sums.next_chunk(AT_ONCE)):
             for chunk in chunks:
-                if await self._store.write(self._sums.added(chunk), order=ORDER):
+                if await self._store.write(sums.added(chunk), order=ORDER):
                     count += chunk.to - chunk.after
         return count

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hookgate import Clock, Signals, Store, StoreUnavailableError
+from hookgate.builtin_plugins.metering.budgets import rows
+from hookgate.builtin_plugins.metering.budgets.leasing import FAULTS, ORDER, Draft, Ended, Leasing
+from hookgate.builtin_plugins.metering.budgets.waiting import Waiting
 from hookgate.builtin_plugins.metering.budgets.windows import (
     MOST,
     Hold,
@@ -22,12 +24,6 @@ from hookgate.builtin_plugins.metering.budgets.windows import (
     Window,
 )
 from hookgate.tasks import finish
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.metering.budgets.leasing import Ended, Leasing
-    from hookgate.builtin_plugins.metering.budgets.waiting import Waiting
-
-HERE = "hookgate.builtin_plugins.metering.budgets"
 
 TURN = "/turn:"
 """A key with this in it is kept in memory: its window ends with a turn of this gateway."""
@@ -46,9 +42,6 @@ FLUSH = 2.0
 WINDOWS_AT_ONCE = 500
 """So many windows are written by one write at most."""
 
-MOST_LOCAL = 100_000
-"""So many counters are kept in memory alone; then those go that were not used for longest."""
-
 PATIENCE = 3.5
 """Seconds; the hook that waits has five. Gateways look four times a second for what they are asked,
 and later where their machine is busy: a call that did not wait for that is refused falsely."""
@@ -66,8 +59,7 @@ class Budgets:
     it is let in: a crash charges that, and frees the rest of the chunk.
 
     Args:
-        store: The store, with the tables of `metering.tables`; None for counters that end with
-            the process.
+        store: The store, with the tables of `metering.tables`.
         clock: The time.
         signals: Tells other gateways in this process at once what they would see a moment later.
         gateway: The name of this gateway, for people.
@@ -83,7 +75,7 @@ class Budgets:
 
     def __init__(
         self,
-        store: Store | None,
+        store: Store,
         clock: Clock,
         signals: Signals | None,
         *,
@@ -99,17 +91,28 @@ class Budgets:
         self._clock = clock
         self._monotonic = clock.monotonic
         self._signals = signals
-        self._gateway = gateway
-        self._ttl = ttl
-        self._patience = patience
         self._idle = idle
         self._poll = poll
         self._tell = tell
-        self._lost = lost
         self._windows: dict[str, Window] = {}
         self._urgent: set[LeasedWindow] = set()
-        self._leasing: Leasing | None = None
-        self._waiting: Waiting | None = None
+        self._leasing = Leasing(
+            store,
+            clock,
+            gateway=gateway,
+            ttl=ttl,
+            idle=idle,
+            windows=lambda: list(self._leased()),
+            lost=lost,
+        )
+        self._waiting = Waiting(
+            self._leasing,
+            clock,
+            patience=patience,
+            reserve=self.try_reserve,
+            asked=self._send,
+            end=self._end,
+        )
         self._tasks: list[asyncio.Task[None]] = []
         self._woken = asyncio.Event()
         self._scanned = self._settled = float("-inf")
@@ -125,34 +128,11 @@ class Budgets:
         Raises:
             StoreUnavailableError: The store cannot be written.
         """
-        if self._store is not None:
-            # SQLAlchemy takes a third of a second to import: not on the event loop.
-            await asyncio.to_thread(import_module, f"{HERE}.waiting")
-            from hookgate.builtin_plugins.metering.budgets.leasing import Draft, Leasing
-            from hookgate.builtin_plugins.metering.budgets.waiting import Waiting
-
-            self._leasing = Leasing(
-                self._store,
-                self._clock,
-                gateway=self._gateway,
-                ttl=self._ttl,
-                idle=self._idle,
-                windows=lambda: list(self._leased()),
-                lost=self._lost,
-            )
-            self._waiting = Waiting(
-                self._leasing,
-                self._clock,
-                patience=self._patience,
-                reserve=self.try_reserve,
-                asked=self._send,
-                end=self._end,
-            )
-            await finish(self._leasing.exchange(Draft))
-            await self.sweep()
+        await finish(self._leasing.exchange(Draft))
+        await self.sweep()
         if self._poll is not None:
             self._tasks.append(asyncio.create_task(self._follow(), name="metering.budgets"))
-            if self._signals is not None and self._leasing is not None:
+            if self._signals is not None:
                 self._tasks.append(asyncio.create_task(self._listen(), name="metering.signals"))
 
     async def close(self) -> None:
@@ -161,11 +141,7 @@ class Budgets:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._leasing is None or self._waiting is None:
-            return
         await self._waiting.close()
-        from hookgate.builtin_plugins.metering.budgets.leasing import FAULTS
-
         try:
             left = [window for window in self._leased() if window.leased]
             while left or self._leasing.ended:
@@ -181,7 +157,7 @@ class Budgets:
     def try_reserve(self, wants: Sequence[Want]) -> Hold | None:
         """Reserve from what is in memory, all or nothing; None where `reserve` is to be asked."""
         now = self._monotonic()
-        if self._leasing is not None and now >= self._leasing.until:
+        if now >= self._leasing.until:
             return None
         windows = self._windows
         parts: list[tuple[Window, int, int]] = []
@@ -214,13 +190,13 @@ class Budgets:
             raise ValueError(
                 f"found {', '.join(want.key for want in wants)}, expected each counter once"
             )
-        in_memory = record is None or self._leasing is None
+        in_memory = record is None
         if in_memory and (hold := self.try_reserve(wants)) is not None:
             return hold
         for want, window in zip(wants, windows, strict=True):
             if (short := window.short(want)) is not None:
                 return short
-        if self._waiting is None or self._closed:
+        if self._closed:
             raise StoreUnavailableError("nothing can be reserved: the gateway is stopping")
         future = self._waiting.add(wants, windows, record)
         try:
@@ -260,10 +236,8 @@ class Budgets:
                 if more := window.release(held, used, epoch, now):
                     settled.append((window, more))
                 self._hurry(window, now)
-        if self._leasing is None or not (hold.call or settled):
+        if not (hold.call or settled):
             return
-        from hookgate.builtin_plugins.metering.budgets.leasing import Ended
-
         ended = Ended(hold.call, settled)
         if recorded:
             self._end(ended)
@@ -272,16 +246,14 @@ class Budgets:
 
     def recorded(self, calls: Iterable[str]) -> None:
         """Note that the rows of some calls are in the ledger: they can be settled in the store."""
-        if self._leasing is not None:
-            now, unrecorded = self._monotonic(), self._leasing.unrecorded
-            for call in calls:
-                if (ended := unrecorded.pop(call, None)) is not None:
-                    self._end(ended)
-                    for window, _ in ended.used:
-                        self._hurry(window, now)
+        now, unrecorded = self._monotonic(), self._leasing.unrecorded
+        for call in calls:
+            if (ended := unrecorded.pop(call, None)) is not None:
+                self._end(ended)
+                for window, _ in ended.used:
+                    self._hurry(window, now)
 
     def _end(self, ended: Ended) -> None:
-        assert self._leasing is not None
         if not self._leasing.ended:
             self._woken.set()
         self._leasing.ended.append(ended)
@@ -311,7 +283,7 @@ class Budgets:
             )
         window = self._windows.get(want.key)
         if window is None:
-            if self._leasing is None or TURN in want.key:
+            if TURN in want.key:
                 window = LocalWindow(lasting=want.lasting)
             else:
                 now = self._monotonic()
@@ -324,11 +296,7 @@ class Budgets:
 
     async def standing(self, keys: Sequence[str]) -> Mapping[str, Standing]:
         """Return how counters stand, over all gateways; one that nobody has used is all 0."""
-        found: dict[str, Standing] = {}
-        if self._leasing is not None:
-            from hookgate.builtin_plugins.metering.budgets import rows
-
-            found = await self._leasing.read(partial(rows.standings, keys=list(keys)))
+        found = await self._leasing.read(partial(rows.standings, keys=list(keys)))
         return {key: self._with_own(key, found.get(key, Standing())) for key in keys}
 
     async def standings(self, windows: Collection[str]) -> Mapping[str, Standing]:
@@ -338,10 +306,7 @@ class Budgets:
         """
         ends = tuple(f"/{window}" for window in windows)
         keys = {key for key in self._windows if key.endswith(ends)}
-        if self._leasing is not None:
-            from hookgate.builtin_plugins.metering.budgets import rows
-
-            keys.update(await self._leasing.read(partial(rows.keys_of, ends=ends)))
+        keys.update(await self._leasing.read(partial(rows.keys_of, ends=ends)))
         return await self.standing(sorted(keys))
 
     def _with_own(self, key: str, stored: Standing) -> Standing:
@@ -359,8 +324,7 @@ class Budgets:
 
     async def sweep(self) -> None:
         """Charge the calls of gateways that have stopped."""
-        if self._leasing is not None:
-            await self._leasing.look(at_once=True)
+        await self._leasing.look(at_once=True)
 
     async def forget(self, before: datetime, *, kind: str = "") -> int:
         """Delete some counters that nobody has used since `before`.
@@ -377,21 +341,6 @@ class Budgets:
         passed = (now - self._opened[0]).total_seconds()
         if abs(passed - (ticks - self._opened[1])) > JUMP:
             return 0
-        since = ticks - (now - before).total_seconds()
-        old = [
-            key
-            for key, window in self._windows.items()
-            if isinstance(window, LocalWindow)
-            and not window.calls
-            and window.active < since
-            and f"/{kind}" in key
-        ]
-        self.drop(old)
-        if self._leasing is None or self._store is None:
-            return 0
-        from hookgate.builtin_plugins.metering.budgets import rows
-        from hookgate.builtin_plugins.metering.budgets.leasing import ORDER
-
         work = partial(rows.forget, before=int(before.timestamp()), kind=kind)
         return await self._store.write(work, order=ORDER)
 
@@ -402,10 +351,6 @@ class Budgets:
         leasing = self._leasing
         now = self._monotonic()
         due = self._scan(now)
-        if leasing is None or self._store is None or self._waiting is None:
-            return
-        from hookgate.builtin_plugins.metering.budgets.leasing import FAULTS
-
         problem = ""
         try:
             if self._store.shared:
@@ -458,11 +403,6 @@ class Budgets:
                 continue
             if (idle and window.free) or _moves(window, now):
                 due.add(window)
-        local = [each for each in self._windows.items() if isinstance(each[1], LocalWindow)]
-        if len(local) > MOST_LOCAL:
-            free = [(key, window) for key, window in local if not window.calls]
-            free.sort(key=lambda each: each[1].active)
-            self.drop(key for key, _ in free[: len(local) - MOST_LOCAL])
         return due
 
     def _leased(self) -> Iterator[LeasedWindow]:
@@ -477,12 +417,10 @@ class Budgets:
 
     async def _tell_others(self) -> None:
         assert self._signals is not None
-        assert self._leasing is not None
         await self._signals.send(TOPIC, {"by": self._leasing.me})
 
     async def _listen(self) -> None:
         assert self._signals is not None
-        assert self._leasing is not None
         async with self._signals.listen(TOPIC) as told:
             async for data in told:
                 if data.get("by") != self._leasing.me:
@@ -493,10 +431,9 @@ class Budgets:
         loop = asyncio.get_running_loop()
         while True:
             # Where nothing is leased nobody asks for anything, and there is nothing to be written.
-            ended = self._leasing is not None and self._leasing.ended
-            busy = ended or any(isinstance(one, LeasedWindow) for one in self._windows.values())
+            busy = self._leasing.ended or any(self._leased())
             timer = None
-            if busy or (self._store is not None and self._store.shared):
+            if busy or self._store.shared:
                 timer = loop.call_later(self._poll if busy else IDLE_POLL, self._woken.set)
             await self._woken.wait()
             if timer is not None:

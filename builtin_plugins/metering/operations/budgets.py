@@ -24,11 +24,11 @@ from hookgate.builtin_plugins.metering.limits import (
     Rule,
     Ruling,
     Set,
+    amount_text,
     counter_key,
     until,
     window_id,
 )
-from hookgate.builtin_plugins.metering.reports import amount_text
 from hookgate.builtin_plugins.metering.settings import (
     MOST_USD,
     NAME,

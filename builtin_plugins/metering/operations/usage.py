@@ -8,13 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, create_model, field_validator
 
 from hookgate import Invocation, OperationModel, operation
 from hookgate.builtin_plugins.metering.calls import COUNTS, DIMENSIONS
-from hookgate.builtin_plugins.metering.reports import Reports, Totals, dollars
+from hookgate.builtin_plugins.metering.limits import dollars
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.metering.reports import Reports, Totals
 
 MOST_GROUPS = 10_000
 _MONTH = re.compile(r"[0-9]{4}-[0-9]{2}")

@@ -20,11 +20,14 @@ from sqlalchemy import (
 
 from hookgate.builtin_plugins.metering.calls import COUNTS, TALLIES, WORDS
 from hookgate.builtin_plugins.metering.tables.base import METADATA
-from hookgate.kit.records.statements import insert_new
+from hookgate.kit.records.statements import Trim, insert_new
 
 MONEY = ("cost_dollars", "cost_rest", "saved_dollars", "saved_rest")
 """Sums of money, whole dollars and units of 1e-12 dollars apart: together they could be more
 than 64 bits hold."""
+
+MOST_IN_MEMORY = 10_000
+"""So many of the last calls are kept where no plugin provides a store."""
 
 CALLS = Table(
     "metering_call",
@@ -133,3 +136,11 @@ def turns_of(session: str, since: str, most: int) -> Callable[[Connection], list
         return [tuple(row) for row in connection.execute(turns.order_by(ended))]
 
     return read
+
+
+def trimmed(connection: Connection) -> None:
+    """Keep the last calls alone."""
+    _LAST(connection, MOST_IN_MEMORY)
+
+
+_LAST = Trim([CALLS.c.seq], [])

@@ -14,6 +14,7 @@ from hookgate.builtin_plugins.metering import tables
 from hookgate.builtin_plugins.metering.calls import COUNTS, Call
 from hookgate.core.domain.errors import StoreUnavailableError
 from hookgate.core.domain.models import Usage
+from hookgate.kit.records import MemoryStore
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.storage.store import SqlStore
@@ -46,6 +47,11 @@ PLAIN = Call(
     saved=0,
     price="settings 1",
 )
+
+
+def in_memory() -> MemoryStore:
+    """Return the store of a gateway in which no plugin provides one."""
+    return MemoryStore(tables.METADATA)
 
 
 def made_call(**changes: Any) -> Call:
@@ -124,7 +130,7 @@ class UnsteadyStore:
         return value
 
 
-async def rows_of(store: SqlStore) -> list[dict[str, Any]]:
+async def rows_of(store: SqlStore | MemoryStore) -> list[dict[str, Any]]:
     """Return all rows of the ledger, by writer and number."""
     calls = tables.ledger.CALLS
     query = sa.select(calls).order_by(calls.c.writer, calls.c.seq)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
-from tests.builtin_plugins.metering.support import UnsteadyStore, made_call, rows_of
+from tests.builtin_plugins.metering.support import UnsteadyStore, in_memory, made_call, rows_of
 from tests.builtin_plugins.stores import differences, opened_store
 
 from hookgate.builtin_plugins.metering import tables
@@ -184,14 +184,18 @@ async def test_a_store_that_stays_away_is_said_at_the_end() -> None:
     assert told[-1] == "the gateway stops, and the ledger lacks 3 rows"
 
 
-async def test_without_a_store_the_last_calls_are_remembered() -> None:
-    ledger = Ledger(None, ring=3)
+async def test_without_a_store_the_last_calls_are_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hookgate.builtin_plugins.metering.tables.ledger.MOST_IN_MEMORY", 3)
+    ledger = Ledger(in_memory())
     for number in range(5):
         ledger.hand_over(made_call(id=str(number)))
     await ledger.flush()
+    await ledger.trim()
     await ledger.close()
-    assert [call.id for call in ledger.ring] == ["2", "3", "4"]
-    assert not ledger.durable
+    assert [row["id"] for row in await rows_of(ledger.store)] == ["2", "3", "4"]
+    assert not ledger.store.durable
     assert not ledger.behind
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 from rich.console import Console
-from tests.builtin_plugins.metering.support import made_call
+from tests.builtin_plugins.metering.support import in_memory, made_call
 from tests.builtin_plugins.turns import make_host
 
 from hookgate.builtin_plugins.metering import views
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 async def asked(*calls: Call, principal: Principal | None = None, **params: Any) -> dict[str, Any]:
-    ledger = Ledger(None)
+    ledger = Ledger(in_memory())
     for call in calls:
         ledger.hand_over(call)
-    (operation,) = operations_of(UsageOperations(lambda: Reports(ledger, None)))
+    (operation,) = operations_of(UsageOperations(lambda: Reports(ledger)))
     invocation = Invocation(host=make_host(), principal=principal or Principal.owner())
     result = await operation.handler(invocation, UsageParams(**params))
     return dict(result.model_dump(mode="json"))
@@ -57,7 +57,7 @@ async def test_money_is_exact_and_tokens_are_totals_with_their_parts() -> None:
         output_tokens=64,
         reasoning_tokens=128,
     )
-    found = await asked(call, call, by="model")
+    found = await asked(call, call._replace(id="again"), by="model")
     (group,) = found["groups"]
     assert group["of"] == {"model": "acme/large"}
     assert (group["cost_usd"], group["saved_usd"]) == ("2.000000000002", "-0.000000000002")
@@ -92,7 +92,10 @@ async def test_calls_without_a_key_or_a_tool_can_be_asked_for() -> None:
 
 
 async def test_who_is_bound_to_some_addresses_gets_their_sums() -> None:
-    mine, other = made_call(session="main:slack:w:me"), made_call(session="main:slack:w:you")
+    mine, other = (
+        made_call(channel="slack", account="w", session=f"main:slack:w:{peer}")
+        for peer in ("me", "you")
+    )
     bound = Principal(id="token:me", bindings=(Claim("slack", "w", "me"),))
     found = await asked(mine, other, by="session", principal=bound)
     assert [group["of"]["session"] for group in found["groups"]] == ["main:slack:w:me"]

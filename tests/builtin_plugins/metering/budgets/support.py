@@ -38,7 +38,7 @@ async def prepared(store: SqlStore, *, shared: bool = False) -> SqlStore:
 
 @asynccontextmanager
 async def opened(
-    store: Store | None, clock: Any = None, signals: Signals | None = None, **more: Any
+    store: Store, clock: Any = None, signals: Signals | None = None, **more: Any
 ) -> AsyncIterator[Budgets]:
     """Open budgets that do nothing by themselves, and close them at the end."""
     options: dict[str, Any] = {"gateway": "here", "poll": None, **more}

@@ -26,7 +26,7 @@ from tests.builtin_plugins.metering.budgets.support import (
     row,
     want,
 )
-from tests.builtin_plugins.metering.support import made_call, rows_of
+from tests.builtin_plugins.metering.support import in_memory, made_call, rows_of
 from tests.builtin_plugins.stores import differences, opened_store
 from tests.builtin_plugins.turns import TurnedClock
 
@@ -58,7 +58,7 @@ async def test_migrations_make_the_tables_that_the_code_knows(store: SqlStore) -
 async def test_of_a_thousand_callers_on_a_budget_for_ten_exactly_ten_are_let_in(
     store: SqlStore, kept: bool
 ) -> None:
-    async with opened(store if kept else None) as budgets:
+    async with opened(store if kept else in_memory()) as budgets:
         outcomes = await asyncio.gather(*(budgets.reserve([want()]) for _ in range(1000)))
         holds = [one for one in outcomes if isinstance(one, Hold)]
         shorts = [one for one in outcomes if isinstance(one, Short)]
@@ -402,16 +402,6 @@ async def test_old_windows_are_forgotten_and_none_where_the_clock_has_jumped(
         assert await budgets.forget(before) == 1  # what somebody holds of the month stays
         await expect_hold(budgets, want(9, key=MONTH))
         await expect_short(budgets, want(1, key=MONTH))
-
-
-async def test_without_a_store_old_windows_are_forgotten_too() -> None:
-    clock = TurnedClock()
-    async with opened(None, clock) as budgets:
-        budgets.settle(await expect_hold(budgets, want(2)), [2])
-        await expect_hold(budgets, want(1, key=MONTH))
-        clock.advance(100)
-        assert await budgets.forget(clock.now() - timedelta(seconds=50)) == 0
-        assert (budgets.used(DAY), budgets.used(MONTH)) == (0, 1)
 
 
 @pytest.mark.parametrize("wrong", [want(-1), want(1, limit=-1), want(2**63)])
