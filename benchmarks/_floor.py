@@ -8,9 +8,8 @@ from pathlib import Path
 
 from benchmarks._stages import Stages, queries_of
 from benchmarks._vectors import Vectors
-from hookgate.builtin_plugins.discovery.index.passing import passed, tag_of
-from hookgate.builtin_plugins.discovery.index.relevance import Relevance, small_talk
-from hookgate.builtin_plugins.discovery.index.searching import Query
+from hookgate.builtin_plugins.discovery.index.index import Query
+from hookgate.builtin_plugins.discovery.index.relevance import Relevance, passed, small_talk, tag_of
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 
 MESSAGES = Path(__file__).with_name("small_talk.txt")

@@ -16,10 +16,9 @@ import numpy.typing as npt
 
 from benchmarks._stages import Stages
 from benchmarks._tool_sets import DEPTH, Run, Scores, score
-from hookgate.builtin_plugins.discovery.index.blending import Weights, best_first, blend
 from hookgate.builtin_plugins.discovery.index.documents import Fields, digest_of, weights_of
+from hookgate.builtin_plugins.discovery.index.index import CANDIDATES, Weights, best_first, blend
 from hookgate.builtin_plugins.discovery.index.lexical import K1, B, LexicalIndex, WordTable
-from hookgate.builtin_plugins.discovery.index.searching import CANDIDATES
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 

@@ -11,13 +11,13 @@ import numpy as np
 
 from benchmarks._tool_sets import DEPTH, Question, Run, ToolSet
 from benchmarks._vectors import Floats, Vectors
-from hookgate.builtin_plugins.discovery.index.building import Material
+from hookgate.builtin_plugins.discovery.index.build import Material
 from hookgate.builtin_plugins.discovery.index.documents import digest_of, text_of
 from hookgate.builtin_plugins.discovery.index.graph import Graph
+from hookgate.builtin_plugins.discovery.index.index import Index, Part, Query
 from hookgate.builtin_plugins.discovery.index.lexical import LexicalIndex, WordTable
 from hookgate.builtin_plugins.discovery.index.relevance import small_talk
-from hookgate.builtin_plugins.discovery.index.searching import Index, Part, Query
-from hookgate.builtin_plugins.discovery.learn.learned import Learned
+from hookgate.builtin_plugins.discovery.learn.lessons import Learned
 from hookgate.builtin_plugins.discovery.show.results import EDGES, Found
 from hookgate.core.domain.descriptors import Capability
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from benchmarks._stages import Stages, queries_of
 from benchmarks._tool_sets import DEPTH, score
 from benchmarks._vectors import Vectors
-from hookgate.builtin_plugins.discovery.index.searching import Query
+from hookgate.builtin_plugins.discovery.index.index import Query
 
 TIMED = 40
 """Queries of a set that are timed, evenly spread over it."""

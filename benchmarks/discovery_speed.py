@@ -43,7 +43,7 @@ from benchmarks._synthetic import WordEmbedder, capabilities, messages
 from benchmarks._vectors import Floats, model_of
 from benchmarks.chat import LENGTHS
 from benchmarks.report import Figure, report
-from hookgate.builtin_plugins.discovery.discovering import Discoverer
+from hookgate.builtin_plugins.discovery.discoverer import Discoverer
 from hookgate.builtin_plugins.discovery.index.documents import text_of
 from hookgate.builtin_plugins.discovery.index.engine import Engine
 from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings

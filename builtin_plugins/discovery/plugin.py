@@ -32,20 +32,18 @@ from hookgate import (
     TurnKey,
     operations_of,
 )
-from hookgate.builtin_plugins.discovery.discovering import Discoverer, Filter, taint_of
+from hookgate.builtin_plugins.discovery.discoverer import Discoverer, Filter, taint_of
 from hookgate.builtin_plugins.discovery.index.engine import Engine
-from hookgate.builtin_plugins.discovery.index.postgres.choosing import Elsewhere
 from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings
+from hookgate.builtin_plugins.discovery.index.vectors import Elsewhere
 from hookgate.builtin_plugins.discovery.learn.examples import Examples
-from hookgate.builtin_plugins.discovery.learn.learned import LearnedCache
-from hookgate.builtin_plugins.discovery.learn.lessons import Lessons, LessonsCache
-from hookgate.builtin_plugins.discovery.learn.teaching import META_TOOL
+from hookgate.builtin_plugins.discovery.learn.lessons import LearnedCache, Lessons, LessonsCache
+from hookgate.builtin_plugins.discovery.learn.view import META_TOOL
 from hookgate.builtin_plugins.discovery.operations import DiscoveryOperations, View
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
-from hookgate.builtin_plugins.discovery.show.assembler import render
-from hookgate.builtin_plugins.discovery.show.cutting import READ_TOOL
-from hookgate.builtin_plugins.discovery.show.reading import is_cut, read_on
-from hookgate.builtin_plugins.discovery.sources.collecting import Sources
+from hookgate.builtin_plugins.discovery.show.assembler import is_cut, read_on, render
+from hookgate.builtin_plugins.discovery.show.text import READ_TOOL
+from hookgate.builtin_plugins.discovery.sources.collection import Sources
 from hookgate.catalogue import (
     KIND_PATTERN,
     Snapshot,

@@ -13,11 +13,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hookgate import Capabilities, Capability, Embedder, EmbeddingError, embed_parts
-from hookgate.builtin_plugins.discovery.index.building import NOBODY, Draft, Material
-from hookgate.builtin_plugins.discovery.index.passing import no_tag, passed, tag_of
-from hookgate.builtin_plugins.discovery.index.relevance import Relevance, small_talk
-from hookgate.builtin_plugins.discovery.index.saved import Saved, SavedError
-from hookgate.builtin_plugins.discovery.index.searching import CANDIDATES, Index, Query, Ranking
+from hookgate.builtin_plugins.discovery.index.build import (
+    NOBODY,
+    Draft,
+    Material,
+    Saved,
+    SavedError,
+)
+from hookgate.builtin_plugins.discovery.index.index import CANDIDATES, Index, Query, Ranking
+from hookgate.builtin_plugins.discovery.index.relevance import (
+    Relevance,
+    no_tag,
+    passed,
+    small_talk,
+    tag_of,
+)
 from hookgate.builtin_plugins.discovery.index.surroundings import (
     SearchResult,
     Surroundings,
@@ -25,14 +35,13 @@ from hookgate.builtin_plugins.discovery.index.surroundings import (
     words_alone,
 )
 from hookgate.builtin_plugins.discovery.index.vectors import VectorsError
-from hookgate.builtin_plugins.discovery.learn.given import GivenExamples
+from hookgate.builtin_plugins.discovery.learn.lessons import GivenExamples
 from hookgate.tasks import finish
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from hookgate.builtin_plugins.discovery.learn.learned import Boost
-    from hookgate.builtin_plugins.discovery.learn.lessons import Lessons
+    from hookgate.builtin_plugins.discovery.learn.lessons import Boost, Lessons
     from hookgate.builtin_plugins.discovery.show.results import Found
 
     Floats = npt.NDArray[np.float32]

@@ -1,16 +1,9 @@
-"""How sure a search is, from 0 to 1, so that one floor serves every corpus.
-
-A ranking says which row fits best, not whether any fits: the best row for "thanks!" is still
-the best. Cosines alone do not tell: that of a true match is 0.27 where descriptions are
-sparse, and that of a chance match is 0.4 where they are rich. So a message is also held
-against messages that need no capability; the more it is like one of them, the better a row
-has to fit.
-"""
+"""How sure a search is, from 0 to 1, and what of a ranking is found for it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -18,13 +11,19 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from hookgate import Capability
-from hookgate.builtin_plugins.discovery.index.words import words_of
+from hookgate.builtin_plugins.discovery.index.documents import words_of
+from hookgate.builtin_plugins.discovery.show.results import Found
 from hookgate.kit.vectors import products
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from hookgate.builtin_plugins.discovery.index.searching import Index, Query, Ranking
+    from hookgate.builtin_plugins.discovery.index.index import Index, Query, Ranking
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from hookgate.builtin_plugins.discovery.index.index import Index, Query, Ranking
 
     Floats: TypeAlias = npt.NDArray[np.float32]
 
@@ -184,3 +183,70 @@ class Relevance:
 @lru_cache(maxsize=65_536)
 def _stems(tag: str) -> frozenset[str]:
     return frozenset(words_of(tag))
+
+
+# -- passing ---------------------------------------------------------------------
+
+# What of a ranking is found: all that is relevant enough, and what a tag speaks for.
+
+TAGGED = 0.35
+"""A tag of a capability speaks for it where a message is at least so likely to ask for anything:
+"I am no good person" does not ask for what has the tag "personal"."""
+
+
+def tag_of(relevance: Relevance, query: Query) -> Callable[[Capability], str]:
+    """Return what names the tag of a capability that stands in a message."""
+    words, content = query.parts[0].words, relevance.content(query)
+    return lambda row: relevance.tag_in(row, words, content)
+
+
+def no_tag(row: Capability) -> str:
+    """Name no tag."""
+    del row
+    return ""
+
+
+def passed(
+    index: Index,
+    query: Query,
+    ranking: Ranking,
+    relevance: Floats,
+    shown: Callable[[Capability], bool],
+    *,
+    limit: int,
+    floor: float,
+    tag: Callable[[Capability], str],
+) -> tuple[Found, ...]:
+    """Return the rows of a ranking that pass, best first: by their relevance, or by a tag.
+
+    Args:
+        index: What was searched.
+        query: For what.
+        ranking: What the search came to.
+        relevance: The relevance of each of its rows.
+        shown: Whether a capability may be found at all.
+        limit: So many at most.
+        floor: The least relevance.
+        tag: Names a tag of a capability for which it passes below the floor, or "".
+    """
+    found: list[Found] = []
+    spoken = bool(len(relevance)) and float(relevance[0]) >= TAGGED
+    for at, place in enumerate(ranking.places.tolist()):
+        sure = float(relevance[at])
+        if sure <= 0 or len(found) >= limit:
+            break
+        row = index.rows[place]
+        evident = tag(row) if spoken and sure < floor else ""
+        if (sure < floor and not evident) or not shown(row):
+            continue
+        found.append(
+            Found(
+                row=row,
+                relevance=sure,
+                dense=float(ranking.cosines[at]),
+                lexical=float(ranking.shares[at]),
+                words=index.lexical.held(query.parts[0].words, place),
+                tag=evident,
+            )
+        )
+    return tuple(found)

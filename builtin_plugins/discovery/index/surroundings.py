@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hookgate import Embedder, PartStanding, Standings
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.discovery.index.searching import Index
+    from hookgate.builtin_plugins.discovery.index.index import Index
     from hookgate.builtin_plugins.discovery.index.vectors import Vectors
     from hookgate.builtin_plugins.discovery.show.results import Found
 

@@ -27,21 +27,18 @@ from hookgate import (
     Turn,
     operations_of,
 )
-from hookgate.builtin_plugins.discovery.learn.hearing import turns_since
 from hookgate.builtin_plugins.discovery.learn.operations import ExampleOperations
-from hookgate.builtin_plugins.discovery.learn.teaching import (
-    fold,
-    is_whole,
-    kept_text,
-    used_well,
-    used_well_in,
-)
 from hookgate.builtin_plugins.discovery.learn.view import (
     NO_EXAMPLES,
     Bounds,
     Example,
     ExampleSet,
     ExampleView,
+    fold,
+    is_whole,
+    kept_text,
+    used_well,
+    used_well_in,
 )
 from hookgate.kit.tables import tables_of
 from hookgate.tasks import finish
@@ -372,3 +369,30 @@ class Examples:
 
 def _microseconds(time: datetime) -> int:
     return int(time.timestamp() * 1_000_000)
+
+
+# -- Stored turns, one after the other, as they were committed -------------------
+
+
+async def turns_since(
+    conversations: Conversations, cursor: str
+) -> AsyncIterator[tuple[SessionKey, list[Message]]]:
+    """Yield the messages of each turn that came after `cursor`, once it is over.
+
+    A turn is over when its session goes on with another one, or when there is nothing more.
+    """
+    open_turns: dict[SessionKey, list[Message]] = {}
+    more = True
+    while more:
+        page = await conversations.since(cursor)
+        for said in page.said:
+            messages = open_turns.get(said.session)
+            if messages is not None and messages[0].turn == said.message.turn:
+                messages.append(said.message)
+                continue
+            if messages is not None:
+                yield said.session, messages
+            open_turns[said.session] = [said.message]
+        cursor, more = page.cursor, page.more
+    for session, messages in open_turns.items():
+        yield session, messages

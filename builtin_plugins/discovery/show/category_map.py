@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hookgate import Capability, TokenCounter
-from hookgate.builtin_plugins.discovery.show.cutting import clip, largest, one_line
 from hookgate.builtin_plugins.discovery.show.results import Tier
+from hookgate.builtin_plugins.discovery.show.text import clip, largest, one_line
 from hookgate.catalogue import kind_label, least_own
 
 HEAD = "Available capability categories:"

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from hookgate.builtin_plugins.discovery.sources.extensions import read_catalogue
-from hookgate.builtin_plugins.discovery.sources.folders import Root
+from hookgate.builtin_plugins.discovery.sources.folders import Root, Scan, scan
 from hookgate.builtin_plugins.discovery.sources.manifests import (
     MANIFEST,
     display_name,
     read_manifest,
 )
-from hookgate.builtin_plugins.discovery.sources.scanner import Scan, scan
 from hookgate.builtin_plugins.discovery.sources.skills import (
     NAME_FORM,
     SKILL,

@@ -7,8 +7,8 @@ import pytest
 from tests.builtin_plugins.discovery.folders import manifest
 from tests.builtin_plugins.turns import make_host
 
-from hookgate.builtin_plugins.discovery.capabilities_operations import CapabilityOperations
-from hookgate.builtin_plugins.discovery.sources.collecting import Inventory
+from hookgate.builtin_plugins.discovery.operations import CapabilityOperations
+from hookgate.builtin_plugins.discovery.sources.collection import Collected
 from hookgate.builtin_plugins.discovery.sources.manifests import read_manifest
 from hookgate.core.domain.descriptors import Capability, Flags
 from hookgate.core.domain.errors import TurnError
@@ -38,7 +38,7 @@ async def ask(name: str, rows: list[Capability] | None = None, **params: Any) ->
     reasons = {"skill:other": ("the tool gone is not registered",)}
     operations = {
         one.name: one
-        for one in operations_of(CapabilityOperations(lambda: Inventory(reasons=reasons)))
+        for one in operations_of(CapabilityOperations(lambda: Collected(reasons=reasons)))
     }
     operation = operations[f"capabilities.{name}"]
     invocation = Invocation(host=host, principal=Principal.owner())

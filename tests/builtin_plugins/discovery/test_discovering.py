@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.builtin_plugins.discovery.searching import FakeEmbedder, row, snapshot
 
-from hookgate.builtin_plugins.discovery import discovering
-from hookgate.builtin_plugins.discovery.discovering import Discoverer, Filter
+from hookgate.builtin_plugins.discovery import discoverer as discovering
+from hookgate.builtin_plugins.discovery.discoverer import Discoverer, Filter
 from hookgate.builtin_plugins.discovery.index.engine import Engine
 from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings

@@ -17,17 +17,17 @@ from tests.builtin_plugins.discovery.searching import (
 from tests.builtin_plugins.turns import TurnedClock
 
 from hookgate.builtin_plugins.discovery.index import engine as engine_module
-from hookgate.builtin_plugins.discovery.index.building import Material
+from hookgate.builtin_plugins.discovery.index.build import Material
 from hookgate.builtin_plugins.discovery.index.engine import (
     QUERY_CHARS,
     RETRY_SECONDS,
     SAVE_SECONDS,
     Engine,
 )
+from hookgate.builtin_plugins.discovery.index.index import Index
 from hookgate.builtin_plugins.discovery.index.relevance import small_talk
-from hookgate.builtin_plugins.discovery.index.searching import Index
 from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings
-from hookgate.builtin_plugins.discovery.learn.learned import Learned
+from hookgate.builtin_plugins.discovery.learn.lessons import Learned
 from hookgate.core.domain.events import Event, Standings
 
 if TYPE_CHECKING:

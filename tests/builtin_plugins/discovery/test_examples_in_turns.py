@@ -9,7 +9,7 @@ from tests.support.script import Allow, Script, Scripted, call, echo_tool, say, 
 
 from hookgate import Gateway
 from hookgate.builtin_plugins.discovery.learn.examples import Examples
-from hookgate.builtin_plugins.discovery.learn.teaching import META_TOOL
+from hookgate.builtin_plugins.discovery.learn.view import META_TOOL
 from hookgate.core.domain.descriptors import Flags, Selection
 from hookgate.core.domain.tools import Tool, ToolResult
 from hookgate.hookspecs import hookimpl

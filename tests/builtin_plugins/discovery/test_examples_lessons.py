@@ -7,7 +7,7 @@ import pytest
 from tests.builtin_plugins.discovery.lessons import SUCCESS, finished, selected, taught, use
 from tests.builtin_plugins.turns import make_turn
 
-from hookgate.builtin_plugins.discovery.learn.teaching import META_TOOL, fold, used_well
+from hookgate.builtin_plugins.discovery.learn.view import META_TOOL, fold, used_well
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.tools import ToolResult
 from hookgate.core.domain.turn import Outcome

@@ -8,10 +8,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.builtin_plugins.discovery.searching import DIMENSION, row, vector
 
-from hookgate.builtin_plugins.discovery.index.blending import COVERED, LEAST_COSINE, WEIGHTS
-from hookgate.builtin_plugins.discovery.index.building import Material
+from hookgate.builtin_plugins.discovery.index.build import Material
 from hookgate.builtin_plugins.discovery.index.documents import text_of
-from hookgate.builtin_plugins.discovery.index.searching import (
+from hookgate.builtin_plugins.discovery.index.index import (
+    COVERED,
+    LEAST_COSINE,
+    WEIGHTS,
     Index,
     Query,
 )
@@ -19,7 +21,7 @@ from hookgate.builtin_plugins.discovery.index.searching import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from hookgate.builtin_plugins.discovery.index.searching import Ranking
+    from hookgate.builtin_plugins.discovery.index.index import Ranking
     from hookgate.core.domain.descriptors import Capability
 
 WORDS = ["mail", "send", "page", "web", "time", "book", "flight", "hotel", "music", "play", "chart"]

@@ -5,11 +5,12 @@ import pytest
 from tests.builtin_plugins.discovery.searching import FakeEmbedder, row, snapshot, vector
 
 from hookgate.builtin_plugins.discovery.index.engine import Engine
-from hookgate.builtin_plugins.discovery.index.searching import Query
+from hookgate.builtin_plugins.discovery.index.index import Query
 from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings
-from hookgate.builtin_plugins.discovery.learn.learned import Learned, LearnedCache
 from hookgate.builtin_plugins.discovery.learn.lessons import (
     TEXTS,
+    Learned,
+    LearnedCache,
     Lessons,
     LessonsCache,
     WordExamples,

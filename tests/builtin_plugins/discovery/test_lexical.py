@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builtin_plugins.discovery.searching import row
 
-from hookgate.builtin_plugins.discovery.index.building import Material
+from hookgate.builtin_plugins.discovery.index.build import Material
 from hookgate.builtin_plugins.discovery.index.documents import digest_of, weights_of
 from hookgate.builtin_plugins.discovery.index.lexical import K1, B, LexicalIndex, WordTable
 from hookgate.core.domain.descriptors import Capability
@@ -138,7 +138,7 @@ def test_held_names_the_words_of_one_row_in_the_order_of_the_query() -> None:
 def test_words_that_nobody_holds_any_more_are_forgotten_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hookgate.builtin_plugins.discovery.index.building.SLACK_WORDS", 100)
+    monkeypatch.setattr("hookgate.builtin_plugins.discovery.index.build.SLACK_WORDS", 100)
     material = Material()
     for version in range(100):
         material.draft(version, [row("log", " ".join(f"w{version}x{at}" for at in range(10)))])

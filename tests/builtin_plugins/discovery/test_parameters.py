@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from hookgate.builtin_plugins.discovery.show.parameters import parameter_lines
+from hookgate.builtin_plugins.discovery.show.text import parameter_lines
 
 
 def line(**spec: Any) -> str:

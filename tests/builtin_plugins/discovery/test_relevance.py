@@ -11,18 +11,17 @@ from hypothesis import strategies as st
 from tests.builtin_plugins.discovery.searching import DIMENSION, snapshot, vector
 
 from hookgate.builtin_plugins.discovery.index.engine import Engine
+from hookgate.builtin_plugins.discovery.index.index import Query, Ranking
 from hookgate.builtin_plugins.discovery.index.relevance import (
     CHANCE,
     WORDS_ALONE,
     Relevance,
     small_talk,
 )
-from hookgate.builtin_plugins.discovery.index.searching import Query, Ranking
 from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings
-from hookgate.builtin_plugins.discovery.learn.teaching import META_TOOL
+from hookgate.builtin_plugins.discovery.learn.view import META_TOOL
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
-from hookgate.builtin_plugins.discovery.sources.folders import Root, shipped_folder
-from hookgate.builtin_plugins.discovery.sources.scanner import scan
+from hookgate.builtin_plugins.discovery.sources.folders import Root, scan, shipped_folder
 from hookgate.builtin_plugins.embedding.onnx import OnnxModel, find_files
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings

@@ -7,9 +7,15 @@ from pathlib import Path
 import pytest
 from tests.builtin_plugins.discovery.folders import manifest, problems, skill, write
 
-from hookgate.builtin_plugins.discovery.sources import folders, scanner
-from hookgate.builtin_plugins.discovery.sources.folders import Root, roots_of, shipped_folder
-from hookgate.builtin_plugins.discovery.sources.scanner import Scan, scan
+from hookgate.builtin_plugins.discovery.sources import folders
+from hookgate.builtin_plugins.discovery.sources import folders as scanner
+from hookgate.builtin_plugins.discovery.sources.folders import (
+    Root,
+    Scan,
+    roots_of,
+    scan,
+    shipped_folder,
+)
 
 
 def root(path: Path, **more: bool) -> Root:

@@ -8,9 +8,8 @@ import pytest
 from benchmarks.short_messages import HELD_OUT, TUNED, messages
 
 from hookgate.builtin_plugins.discovery.index.relevance import small_talk
-from hookgate.builtin_plugins.discovery.sources.folders import Root, shipped_folder
+from hookgate.builtin_plugins.discovery.sources.folders import Root, scan, shipped_folder
 from hookgate.builtin_plugins.discovery.sources.manifests import Declared
-from hookgate.builtin_plugins.discovery.sources.scanner import scan
 from hookgate.core.domain.descriptors import Card
 from hookgate.core.settings.schema import Settings
 from hookgate.gateway import Gateway

@@ -11,7 +11,7 @@ from tests.builtin_plugins.discovery.folders import manifest, skill, write
 from tests.support.script import Script, Scripted, Tools, echo_tool, gateway, say
 
 from hookgate import Gateway
-from hookgate.builtin_plugins.discovery.sources.collecting import Inventory, Sources
+from hookgate.builtin_plugins.discovery.sources.collection import Collected, Sources
 from hookgate.core.domain.descriptors import Capability
 from hookgate.core.host import Host
 from hookgate.hookspecs import hookimpl
@@ -238,12 +238,12 @@ class Told:
     """What a watcher was told, one after the other."""
 
     def __init__(self) -> None:
-        self.inventories: asyncio.Queue[Inventory] = asyncio.Queue()
+        self.inventories: asyncio.Queue[Collected] = asyncio.Queue()
 
-    def __call__(self, inventory: Inventory) -> None:
+    def __call__(self, inventory: Collected) -> None:
         self.inventories.put_nowait(inventory)
 
-    async def until(self, wanted: set[str]) -> Inventory:
+    async def until(self, wanted: set[str]) -> Collected:
         """Wait for an inventory whose skills are `wanted`, but for those of hookgate."""
         async with asyncio.timeout(PATIENCE):
             while True:
@@ -256,7 +256,7 @@ class Told:
 async def watching(gate: Gateway, sources: Sources) -> AsyncIterator[Told]:
     told, host, publish = Told(), gate.host, sources.publish
 
-    def published(host: Host, before: Inventory) -> None:
+    def published(host: Host, before: Collected) -> None:
         publish(host, before)
         told(sources.found)
 

@@ -9,7 +9,7 @@ import snowballstemmer  # type: ignore[import-untyped]  # it has no types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.discovery.index.words import (
+from hookgate.builtin_plugins.discovery.index.documents import (
     CLAUSE_WORDS,
     CLAUSES,
     clause_spans,

@@ -1,10 +1,11 @@
-"""The capabilities that files and installed packages bring, kept up to date."""
+"""The capabilities that files and packages bring, kept up to date: which can be used or not."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -13,20 +14,20 @@ from typing import TYPE_CHECKING, Any
 from hookgate import (
     Capability,
     CapabilityKind,
+    ConfigError,
     Host,
     Operation,
     PluginInfo,
+    Secrets,
     Settings,
     operations_of,
 )
-from hookgate.builtin_plugins.discovery.capabilities_operations import CapabilityOperations
-from hookgate.builtin_plugins.discovery.sources.availability import Availability
+from hookgate.builtin_plugins.discovery.operations import CapabilityOperations
 from hookgate.builtin_plugins.discovery.sources.extensions import (
     installed_extensions,
     read_catalogue,
 )
-from hookgate.builtin_plugins.discovery.sources.folders import Root, roots_of
-from hookgate.builtin_plugins.discovery.sources.scanner import Scan, scan
+from hookgate.builtin_plugins.discovery.sources.folders import Root, Scan, roots_of, scan
 from hookgate.catalogue import described
 from hookgate.hookspecs import PROJECT
 from hookgate.kit.content.folders import ContentFolder
@@ -36,9 +37,89 @@ from hookgate.kit.content.workspaces import SKILLS
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.sources.manifests import Declared
 
+ORDINARY = frozenset(
+    {
+        *("editor", "home", "hostname", "lang", "language", "logname", "mail", "oldpwd", "path"),
+        *("pwd", "pythonpath", "shell", "term", "tmpdir", "tz", "user", "username"),
+    }
+)
+"""Variables of every environment. Asked for as a secret, one's value would be masked from then on
+wherever it is shown, and a file from anywhere may ask."""
+
+
+@dataclass
+class Availability:
+    """Judges capabilities by what there is at one moment.
+
+    Attributes:
+        secrets: Where secrets are looked up; each once.
+        tools: The names of the tools that are registered.
+        channels: The names of the channels.
+        disabled: The ids that the settings switch off.
+        described: What manifests say of tools, by id: their requirements count, too.
+    """
+
+    secrets: Secrets
+    tools: Collection[str]
+    channels: Collection[str]
+    disabled: Collection[str] = ()
+    described: Mapping[str, Capability] = field(default_factory=dict)
+    _known: dict[str, str] = field(default_factory=dict)
+
+    def reasons(self, row: Capability) -> tuple[str, ...]:
+        """Return why `row` is not available; nothing where it is. It may read key files."""
+        reasons = self._own(row)
+        for tool in row.required_tools:
+            if why := self._tool(tool, {row.id}):
+                reasons.append(why)
+        return tuple(dict.fromkeys(reasons))
+
+    def _own(self, row: Capability) -> list[str]:
+        reasons = []
+        if not row.available:
+            reasons.append("it is declared as not available")
+        if row.id in self.disabled:
+            reasons.append("the settings disable it")
+        if row.kind == "tool" and row.name not in self.tools:
+            reasons.append(f"no tool called {row.name} is registered: a manifest runs nothing")
+        if row.kind == "channel" and row.name not in self.channels:
+            reasons.append(f"no channel called {row.name} is registered")
+        reasons += [why for name in row.required_secrets if (why := self._secret(name))]
+        return reasons
+
+    def _tool(self, name: str, asked: set[str]) -> str:
+        """Return why a required tool cannot be used, or ""; tools may require each other."""
+        row_id = f"tool:{name}"
+        if name not in self.tools:
+            return f"the tool {name} is not registered"
+        if row_id in self.disabled:
+            return f"the settings disable the tool {name}"
+        row = self.described.get(row_id)
+        if row is None or row_id in asked:
+            return ""
+        asked.add(row_id)
+        inner = [*self._own(row), *(self._tool(one, asked) for one in row.required_tools)]
+        return next((f"the tool {name} cannot be used: {why}" for why in inner if why), "")
+
+    def _secret(self, name: str) -> str:
+        if re.sub(r"[.-]", "_", name).lower() in ORDINARY:
+            return f"{name} is no secret but an ordinary variable"
+        if name not in self._known:
+            try:
+                there = self.secrets.get(name) is not None
+                self._known[name] = "" if there else f"the secret {name} is not set"
+            except ConfigError as error:
+                self._known[name] = f"the secret {name} cannot be read: {error}"
+        return self._known[name]
+
+
+# -- collecting ------------------------------------------------------------------
+
+# The capabilities that files and installed packages bring, kept up to date.
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inventory:
+class Collected:
     """What all sources hold at one moment. Two are equal where nothing has changed.
 
     Attributes:
@@ -69,7 +150,7 @@ class _Around:
     settings: Settings
 
 
-class Sources(ContentFolder[Inventory]):
+class Sources(ContentFolder[Collected]):
     """The folders, the installed extensions and the catalogue file of one gateway."""
 
     part = "capabilities"
@@ -103,7 +184,7 @@ class Sources(ContentFolder[Inventory]):
                 None.
             source: The name under which the rows are registered: the plugin's.
         """
-        super().__init__(Inventory(), workspace=workspace, debounce_ms=debounce_ms)
+        super().__init__(Collected(), workspace=workspace, debounce_ms=debounce_ms)
         self._dirs = tuple(dirs)
         self._skill_dirs = tuple(skill_dirs)
         self._catalogue = catalogue
@@ -154,7 +235,7 @@ class Sources(ContentFolder[Inventory]):
         own = real(host.settings.home) == real(here / ".hookgate")
         return not own and real(here) != real(self._user_home)
 
-    async def read(self, host: Host, accepted: Path | None) -> tuple[Inventory, Sequence[Problem]]:
+    async def read(self, host: Host, accepted: Path | None) -> tuple[Collected, Sequence[Problem]]:
         """Read everything again, on a thread.
 
         What manifests say of tools and channels goes to ``host.descriptions``.
@@ -164,7 +245,7 @@ class Sources(ContentFolder[Inventory]):
             host.descriptions.replace(self._source, found.descriptions)
         return found, found.problems
 
-    def publish(self, host: Host, before: Inventory) -> None:
+    def publish(self, host: Host, before: Collected) -> None:
         """Register the rows."""
         del before
         host.capabilities.replace(self._source, self.found.rows)
@@ -182,7 +263,7 @@ class Sources(ContentFolder[Inventory]):
             settings=host.settings,
         )
 
-    def _read_all(self, host: Host, accepted: Path | None, around: _Around) -> Inventory:
+    def _read_all(self, host: Host, accepted: Path | None, around: _Around) -> Collected:
         found = scan(self.roots(around.settings, accepted, around.running), self.found.scan)
         problems = list(found.problems)
         declared = {one.row.id: one.row for one in found.declared}
@@ -215,7 +296,7 @@ class Sources(ContentFolder[Inventory]):
         declared: Mapping[str, Capability],
         problems: Sequence[Problem],
         reasons: dict[str, tuple[str, ...]],
-    ) -> Inventory:
+    ) -> Collected:
         judge = Availability(
             secrets=host.secrets,
             tools=around.tools,
@@ -234,7 +315,7 @@ class Sources(ContentFolder[Inventory]):
             judged = replace(row, available=not why)
             about = row_id in (f"tool:{row.name}", f"channel:{row.name}")
             (descriptions if about else rows).append(judged)
-        return Inventory(
+        return Collected(
             rows=tuple(rows),
             descriptions=tuple(descriptions),
             problems=tuple(problems),

@@ -17,7 +17,7 @@ from hookgate.kit.commands import CommandGroup, JsonOption, State, state_of
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hookgate.builtin_plugins.discovery.sources.scanner import Scan
+    from hookgate.builtin_plugins.discovery.sources.folders import Scan
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -78,8 +78,7 @@ def _everything(state: State) -> Scan:
     """Return what is in the folders that the gateway of these settings would read."""
     from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
     from hookgate.builtin_plugins.discovery.sources.extensions import read_catalogue
-    from hookgate.builtin_plugins.discovery.sources.folders import roots_of
-    from hookgate.builtin_plugins.discovery.sources.scanner import Scan, scan
+    from hookgate.builtin_plugins.discovery.sources.folders import Scan, roots_of, scan
     from hookgate.settings import section_of
 
     with state.placed():
@@ -169,3 +168,7 @@ def _asked() -> list[str]:
             break
         examples.append(text)
     return examples
+
+
+COMMANDS = {"capabilities": app}
+"""What the command line finds here, by its words."""
