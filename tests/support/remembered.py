@@ -20,8 +20,8 @@ from sqlalchemy.util import LRUCache
 
 import hookgate
 from hookgate import Card
-from hookgate.builtin_plugins.awareness.cards import folders
-from hookgate.builtin_plugins.discovery.sources import scanner
+from hookgate.builtin_plugins.awareness.cards import folders as cards
+from hookgate.builtin_plugins.discovery.sources import folders as capabilities
 from hookgate.builtin_plugins.storage.engine import sqlite
 from hookgate.kit import records, tooling
 from hookgate.kit.content.documents import Reading
@@ -89,15 +89,15 @@ def shipped() -> Iterator[None]:
         known = cache(read)
         return lambda path: known(path) if path.is_relative_to(SHIPPED) else read(path)
 
-    parse, parsed = folders.parse_card, cache(folders.parse_card)
+    parse, parsed = cards.parse_card, cache(cards.parse_card)
 
     def card(text: str, path: str, **options: Any) -> Reading[Card]:
         return (parsed if path.startswith(str(SHIPPED)) else parse)(text, path, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scanner, "read_manifest", once(scanner.read_manifest))
-        patch.setattr(scanner, "read_skill", once(scanner.read_skill))
-        patch.setattr(folders, "parse_card", card)
+        patch.setattr(capabilities, "read_manifest", once(capabilities.read_manifest))
+        patch.setattr(capabilities, "read_skill", once(capabilities.read_skill))
+        patch.setattr(cards, "parse_card", card)
         yield
 
 
