@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from hookgate import (
     EMBEDDER,
@@ -43,6 +44,11 @@ from hookgate.builtin_plugins.memory.scopes import Scope, own_scopes, scopes_of
 from hookgate.builtin_plugins.memory.settings import MemorySettings
 from hookgate.builtin_plugins.memory.tables import FACTS, SOURCES
 from hookgate.builtin_plugins.memory.tables import TURNS as TURNS_TABLE
+from hookgate.kit.records.statements import Prepared
+
+T = TypeVar("T")
+
+_NOTHING: frozenset[str] = frozenset()
 
 LEARNING = "memory learning"
 """The part that is degraded while nothing can be learned."""
@@ -54,11 +60,15 @@ message of a turn is nobody's word."""
 NESTED = "nested"
 """The channel of turns within turns: a model speaks there with another one."""
 
+LEARN_SECONDS = 1.0
+"""What is said is learned with all that is said meanwhile, or before somebody asks for it."""
 RETRY_SECONDS = 5.0
 IDLE_SECONDS = 0.25
 EMBED_AT_ONCE = 8
 TURNS, FACTS_FOUND = 50, 10
 """How many of each are looked at for one recall."""
+
+_HAS_FACTS = Prepared(select(FACTS.c.number).where(FACTS.c.scope == bindparam("of")).limit(1))
 
 
 class Keeper:
@@ -93,6 +103,7 @@ class Keeper:
         )
         self._max_notes = settings().max_notes
         self._said = asyncio.Event()
+        self._waiting: dict[Scope, set[str]] = {}
 
     def _embedder(self) -> Embedder | None:
         embedder = self._host.get(EMBEDDER)
@@ -100,8 +111,11 @@ class Keeper:
 
     # -- learning ------------------------------------------------------------------
 
-    def wake(self) -> None:
+    def wake(self, session: SessionKey, turn: str) -> None:
         """Say that something was said."""
+        settings = self._settings()
+        if settings.learn and session.channel != NESTED:
+            self._waiting.setdefault(scopes_of(session, settings).kept, set()).add(turn)
         self._said.set()
 
     async def run(self) -> None:
@@ -119,6 +133,12 @@ class Keeper:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             await self._said.wait()
+            await asyncio.sleep(LEARN_SECONDS)
+
+    async def finish(self) -> None:
+        """Learn what waits for it still, before the gateway stops; the next start does the rest."""
+        with suppress(StoreError):
+            await self.catch_up(self._waiting)
 
     async def follow(self) -> int:
         """Learn what was said since this was done last; return how many pieces are new.
@@ -134,7 +154,31 @@ class Keeper:
         def facts_too(connection: Connection, said: Sequence[Utterance]) -> None:
             learn(said, connection, redact=self._host.secrets.redact)
 
-        return await self._episodes.follow(self._conversations, self.kept_of, facts_too)
+        learned = {scope: frozenset(turns) for scope, turns in self._waiting.items()}
+        added = await self._episodes.follow(self._conversations, self.kept_of, facts_too)
+        # Only now: whoever asks meanwhile waits for it as well.
+        for scope, turns in learned.items():
+            if left := self._waiting.pop(scope, set()) - turns:
+                self._waiting[scope] = left
+        return added
+
+    async def catch_up(self, scopes: Iterable[Scope], without: Collection[str] = ()) -> None:
+        """Learn what was said in `scopes`, but for what was said in the turns `without`.
+
+        Raises:
+            StoreError: The store cannot be read or written.
+        """
+        if any(self._waiting.get(scope, _NOTHING).difference(without) for scope in scopes):
+            await self.follow()
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """Read memory's rows in a read transaction, behind all that was said here."""
+        await self.catch_up(self._waiting)
+        return await self.store.read(work)
+
+    async def write(self, work: Callable[[Connection], T]) -> T:
+        """Change memory's rows in a write transaction; see `Store.write`."""
+        return await self._episodes.changes.write(work)
 
     def kept_of(self, said: Said) -> Iterator[Utterance]:
         """Yield what is to be kept of a message: the words of people, and the answers to them."""
@@ -177,7 +221,7 @@ class Keeper:
             if connection.execute(there.limit(1)).first() is not None:
                 take(said, claims, connection)
 
-        await self.store.write(work)
+        await self.write(work)
 
     async def _embed_idle(self) -> None:
         """Give vectors to what has none, while nobody waits for anything."""
@@ -196,7 +240,7 @@ class Keeper:
             FullError: Its scope holds as many as it may.
             StoreError: The store did not take it.
         """
-        return await self.store.write(
+        return await self.write(
             lambda connection: add_note(connection, note, limit=self._max_notes)
         )
 
@@ -215,6 +259,7 @@ class Keeper:
         *,
         as_of: datetime | None = None,
         without: Collection[str] = (),
+        committed: bool = False,
     ) -> list[Hit]:
         """Return what of `scopes` answers a message, facts and turns in one order.
 
@@ -223,6 +268,8 @@ class Keeper:
             query: The message.
             as_of: A time: what held then, and what was said by then.
             without: The ids of turns that are left out, with what was learned from them.
+            committed: Whether the message was just committed: what others have written is known
+                as of its commit, and only what may have changed is asked for.
 
         Raises:
             StoreError: The store cannot be read.
@@ -231,13 +278,28 @@ class Keeper:
         # The reasons say the words that were found, and a part of a secret is not masked.
         query = self._host.secrets.redact(query)
 
-        def known(connection: Connection) -> list[Hit]:
-            return search(connection, read, query, at=now, as_of=as_of, limit=FACTS_FOUND)
+        await self.catch_up(read, without)
+        episodes = self._episodes
+        moment = episodes.changes.moment() if committed else None
+        some = [scope for scope in read if not episodes.has_no_facts(scope, moment)]
+        empty: list[Scope] = []
+        facts: list[Hit] = []
 
-        facts = await self.store.read(known)
-        turns = await self._episodes.search(
-            read, query, TURNS, as_of if as_of is None or as_of < now else None, without=without
+        def known(connection: Connection) -> None:
+            empty[:] = [one for one in some if not _HAS_FACTS.rows(connection, of=one)]
+            full = [scope for scope in some if scope not in empty]
+            facts[:] = search(connection, full, query, at=now, as_of=as_of, limit=FACTS_FOUND)
+
+        turns = await episodes.search(
+            read,
+            query,
+            TURNS,
+            as_of if as_of is None or as_of < now else None,
+            without=without,
+            moment=moment,
+            also=known if some else None,
         )
+        episodes.note_no_facts(empty, moment)
         facts = [hit for hit in facts if hit.kind == "note" or hit.turn not in without]
         return fused(facts, turns)
 
@@ -287,12 +349,13 @@ class Keeper:
             facts += forget_said(connection, scopes, said=messages, turns=turns, sessions=sessions)
             return Forgotten(facts=facts, pieces=pieces)
 
-        return await self.store.write(work)
+        return await self.write(work)
 
     def forget_with(
         self, connection: Connection, session: SessionKey, turns: Collection[str] | None
     ) -> None:
         """Forget what was made of a session, or of turns of it, with the conversation itself."""
+        self._episodes.changes.begin()  # whoever began the transaction commits it
         key, some = str(session), None if turns is None else sorted(turns)
         touch_cursor(connection)
         forget_pieces(connection, scopes=None, session=key, turns=some)

@@ -88,7 +88,7 @@ class MemoryOperations:
             mine = ((at, kept.shown_piece(one)) for at, one in rows if sees(one["session"]))
             return list(islice(mine, params.limit + 1))
 
-        found = await keeper.store.read(turns if params.kind == "turn" else facts)
+        found = await keeper.read(turns if params.kind == "turn" else facts)
         shown = found[: params.limit]
         return models.Rows.model_validate(
             {
@@ -122,7 +122,7 @@ class MemoryOperations:
                 rows = [kept.shown_piece(one) for _, one in pieces if sees(one["session"])]
             return {"rows": rows, "sources": [one for one in sources if sees(one["session"])]}
 
-        found = await self._keeper.store.read(work)
+        found = await self._keeper.read(work)
         if not found["rows"]:
             raise _nothing(id)
         return models.Shown.model_validate(found)
@@ -224,7 +224,7 @@ class MemoryOperations:
                 chain = kept.facts_about(connection, key_of(about), limit)[::-1]
             return [kept.shown_fact(row) for row in chain if sees(row.session)]
 
-        rows = await self._keeper.store.read(work)
+        rows = await self._keeper.read(work)
         if not rows:
             raise _nothing(about)
         return models.Changes.model_validate({"rows": rows[-limit:]})
@@ -271,8 +271,7 @@ class MemoryOperations:
             found = {(one["scope"], one["session"]) for _, one in pieces}
             return found | {(one.scope, one.session) for one in facts}
 
-        await self._keeper.follow()
-        found = await self._keeper.store.read(work)
+        found = await self._keeper.read(work)
         if not found or not all(principal.sees(session) for _, session in found):
             raise _nothing(turn)
         return sorted({scope for scope, _ in found})
@@ -290,8 +289,7 @@ class MemoryOperations:
                 found[one] |= {(piece["scope"], piece["session"]) for _, piece in pieces}
             return found
 
-        await self._keeper.follow()
-        found = await self._keeper.store.read(work)
+        found = await self._keeper.read(work)
         for one, places in found.items():
             if not places or not all(principal.sees(session) for _, session in places):
                 raise _nothing(one)
@@ -316,7 +314,7 @@ class MemoryOperations:
         """
         from hookgate.builtin_plugins.memory.facts.exchange import export_page
 
-        rows, behind = await self._keeper.store.read(
+        rows, behind = await self._keeper.read(
             lambda connection: export_page(connection, after, limit)
         )
         sees = invocation.principal.sees
@@ -342,7 +340,7 @@ class MemoryOperations:
         for begin in range(0, 0 if params.check else len(params.rows), ROWS_A_WRITE):
             some = params.rows[begin : begin + ROWS_A_WRITE]
             try:
-                done = await self._keeper.store.write(self._taking(some, params))
+                done = await self._keeper.write(self._taking(some, params))
             except FullError as error:
                 at = params.first + begin
                 raise TurnError(
@@ -382,7 +380,7 @@ class MemoryOperations:
     async def _there(self) -> Sequence[str]:
         from hookgate.builtin_plugins.memory.overview import scopes_there
 
-        return await self._keeper.store.read(scopes_there)
+        return await self._keeper.read(scopes_there)
 
     async def _visible(self, principal: Principal, scope: str) -> Sequence[str]:
         """Return the scopes that the caller may look through: all that are there, or one."""

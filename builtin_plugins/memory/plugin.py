@@ -99,6 +99,7 @@ class Plugin:
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+            await keeper.finish()
             if undo is not None:
                 undo()
             self._keeper = None
@@ -150,7 +151,9 @@ class Plugin:
         hits: list[Hit] = []
         try:
             async with asyncio.timeout(settings.recall_seconds):
-                found = await keeper.search(scopes, turn.message.text, without=window)
+                found = await keeper.search(
+                    scopes, turn.message.text, without=window, committed=True
+                )
                 here = str(turn.session)
                 hits = await clean(host, [shown_as(hit, here) for hit in found[:MOST_LINES]])
         except TimeoutError:
@@ -187,7 +190,7 @@ class Plugin:
         keeper, host, settings = self._keeper, self._host, self._settings
         if keeper is None or host is None:
             return
-        keeper.wake()
+        keeper.wake(turn.session, turn.id)
         if settings.extractor != "model":
             return
         for said in keeper.kept_of(Said(turn.session, turn.message)):

@@ -25,6 +25,7 @@ from hookgate import (
     Taint,
     join_taints,
 )
+from hookgate.builtin_plugins.storage.engine.group import writes_beside
 from hookgate.builtin_plugins.storage.lanes import check_lanes
 from hookgate.builtin_plugins.storage.tables import MESSAGES, POSITIONS, SESSIONS
 from hookgate.builtin_plugins.storage.tails import Standing, Stored, Tail, Tails
@@ -454,20 +455,11 @@ def _load(connection: Connection, keys: Collection[str]) -> dict[str, _Session]:
         rows = _SESSION.rows(connection, key=key)
     else:
         rows = connection.execute(_SESSIONS, {"keys": sorted(keys)}).all()
-    version = _writes_beside(connection)
+    version = writes_beside(connection)
     found = {key: _Session(*values) for key, *values in rows}
     for session in found.values():
         session.version = version
     return found
-
-
-def _writes_beside(connection: Connection) -> int:
-    """Return what changes when a program beside the gateway has written to its SQLite file."""
-    if connection.dialect.name != "sqlite":
-        return 0  # There the row tells of all who write as gateways do.
-    driver: Any = connection.connection.dbapi_connection
-    ((version,),) = driver.execute("PRAGMA data_version").fetchall()
-    return int(version)
 
 
 def _begin(connection: Connection, new: Mapping[str, datetime]) -> dict[str, _Session]:

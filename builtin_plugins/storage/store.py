@@ -66,6 +66,11 @@ class SqlStore:
         """Why the store is ephemeral, or ""."""
         return self._problem
 
+    @property
+    def outside(self) -> int | None:
+        """What changes when anybody beside this process has written; see `Store.outside`."""
+        return None if self.shared else self._writer.outside
+
     async def migrate(self, plugin: str, metadata: MetaData, scripts: Path) -> None:
         """Bring the plugin's tables up to date with its Alembic scripts.
 

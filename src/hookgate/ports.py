@@ -52,6 +52,15 @@ class Store(Protocol):
         stopped shows by itself to nobody.
         """
 
+    @property
+    def outside(self) -> int | None:
+        """A number that is another one once anybody beside this process has written.
+
+        It is as of the last commit of this process, so what was read since its own last commit
+        need not be read again by who finds the same number. None where nobody can tell: others
+        share the store, or nothing was committed yet.
+        """
+
     async def migrate(self, plugin: str, metadata: MetaData, scripts: Path) -> None:
         """Bring the plugin's tables up to date with its Alembic scripts.
 

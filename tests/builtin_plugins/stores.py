@@ -79,6 +79,7 @@ class BrokenStore:
     durable = True
     problem = ""
     shared = False
+    outside = None
 
     async def migrate(self, *_: Any) -> None:
         return None

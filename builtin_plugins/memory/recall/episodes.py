@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from hookgate import Conversations, Embedder, EmbeddingError, Said, Store
 from hookgate.builtin_plugins.memory.domain import USER, Hit, Utterance
 from hookgate.builtin_plugins.memory.recall import turns as rows
+from hookgate.builtin_plugins.memory.recall.changes import Changes, Moment
 from hookgate.builtin_plugins.memory.recall.index import Floats, Indexes, TurnIndex, to_bytes
 from hookgate.builtin_plugins.memory.recall.query import read_query, speakers_in
 from hookgate.builtin_plugins.memory.recall.ranker import rank
@@ -42,6 +43,9 @@ class Episodes:
         embedder: Returns the embedder, or None where there is none: then words alone decide.
         most_turns: Pieces of one scope that are kept; beyond it the oldest go.
         most_bytes: About how much memory the scopes take that were searched last.
+
+    Attributes:
+        changes: Who has changed memory's rows.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class Episodes:
         self._embedder = embedder
         self._most_turns = most_turns
         self._indexes = Indexes(most_bytes)
+        self.changes = Changes(store, self._indexes)
         self._fresh: OrderedDict[str, None] = OrderedDict()
         # What was forgotten while it was read is not to be learned.
         self._lock = asyncio.Lock()
@@ -80,8 +85,9 @@ class Episodes:
         """
         async with self._lock:
             pieces = await asyncio.to_thread(rows.pieces_of, said)
-            added = await self._store.write(
-                lambda connection: rows.add_pieces(connection, pieces, most=self._most_turns)
+            added = await self.changes.write(
+                lambda connection: rows.add_pieces(connection, pieces, most=self._most_turns),
+                {one.scope for one in said},
             )
         self._remember_fresh(said)
         return added
@@ -125,7 +131,7 @@ class Episodes:
                     also(connection, said)  # noqa: B023
                     return rows.add_pieces(connection, pieces, most=self._most_turns)  # noqa: B023
 
-                new = await self._store.write(work)
+                new = await self.changes.write(work, {one.scope for one in said})
             # Another gateway was faster, or something was forgotten: from the start.
             more = page.more or new is None
             added += new or 0
@@ -159,8 +165,9 @@ class Episodes:
             for row, vector in zip(waiting, vectors, strict=True)
         ]
         if kept and embedder.fingerprint == fingerprint:
-            await self._store.write(
-                lambda connection: rows.keep_vectors(connection, fingerprint, kept)
+            await self.changes.write(
+                lambda connection: rows.keep_vectors(connection, fingerprint, kept),
+                {row.scope for row in waiting},
             )
         return len(kept)
 
@@ -192,6 +199,8 @@ class Episodes:
         as_of: datetime | None = None,
         *,
         without: Collection[str] = (),
+        moment: Moment | None = None,
+        also: Callable[[Connection], object] | None = None,
     ) -> list[Hit]:
         """Return the turns of `scopes` that answer `query`, the best first.
 
@@ -201,6 +210,8 @@ class Episodes:
             limit: How many hits at most.
             as_of: Leaves out what was said later.
             without: The ids of turns that are left out: those that the model sees anyway.
+            moment: As of when rows are wanted that are known already; None for now.
+            also: Reads more, in the same transaction where there is one.
 
         Raises:
             StoreError: The store cannot be read.
@@ -210,34 +221,70 @@ class Episodes:
         indexes = [self._indexes.of(scope) for scope in read]
         embedder = self._embedder()
         fingerprint = "" if embedder is None else embedder.fingerprint
+        changed = [
+            (scope, index)
+            for scope, index in zip(read, indexes, strict=True)
+            if moment is None or index.current != moment.epoch or index.fingerprint != fingerprint
+        ]
 
         def look(connection: Connection) -> None:
-            with _brought_up(connection, read, indexes, fingerprint):
+            with _brought_up(connection, indexes, changed, fingerprint):
                 pass
+            if also is not None:
+                also(connection)
 
-        if any(not index.version for index in indexes):
+        if any(not index.version for _, index in changed):
             # Who has spoken there has to be known before the message is read.
             await self._store.read(look)
+            also = None
+            if self._note_current(changed, moment):
+                changed = []
         speakers = list(dict.fromkeys(one for index in indexes for one in index.speakers))
         asked = read_query(query, self._now(), speakers)
-        if not asked.words or not any(len(index) for index in indexes):
+        left_out = [index.of_turns(without) for index in indexes]
+        may = not changed and any(
+            index.answers(asked.words, some, near=embedder is not None)
+            for index, some in zip(indexes, left_out, strict=True)
+        )
+        if not asked.words or not (changed or may):
+            if also is not None:
+                await self._store.read(also)
             return []
         vector, names = await self._vector_of(embedder, query, speakers_in(asked.text, speakers))
 
         def work(connection: Connection) -> list[Hit]:
-            with _brought_up(connection, read, indexes, fingerprint):
-                left_out = [
-                    rows.places_of(connection, scope, without) if without else [] for scope in read
-                ]
+            with _brought_up(connection, indexes, changed, fingerprint):
+                left_out = [index.of_turns(without) for index in indexes]
                 found = rank(
                     indexes, asked.with_vectors(vector, names), limit, as_of, without=left_out
                 )
                 places = [int(indexes[one.index].places[one.row]) for one in found]
+            if also is not None:
+                also(connection)
             return _hits(connection, read, found, places)
 
         hits = await self._store.read(work)
-        self._indexes.trim(read)
+        self._note_current(changed, moment)
         return hits
+
+    def _note_current(self, read: Sequence[tuple[str, TurnIndex]], moment: Moment | None) -> bool:
+        """Note that scopes were read whose rows nobody has changed since `moment`, if so."""
+        self._indexes.trim([scope for scope, _ in read])
+        if moment is None or self.changes.moment() != moment:
+            return False
+        for _, index in read:
+            index.current = moment.epoch
+        return True
+
+    def has_no_facts(self, scope: Scope, moment: Moment | None) -> bool:
+        """Whether it is known that a scope holds no facts and notes as of a moment."""
+        return moment is not None and self._indexes.of(scope).no_facts == moment.epoch
+
+    def note_no_facts(self, scopes: Iterable[Scope], moment: Moment | None) -> None:
+        """Note that scopes were read that held none as of `moment`."""
+        if moment is not None and self.changes.moment() == moment:
+            for scope in scopes:
+                self._indexes.of(scope).no_facts = moment.epoch
 
     async def _vector_of(
         self, embedder: Embedder | None, query: str, named: Sequence[str]
@@ -255,13 +302,16 @@ class Episodes:
 
 @contextmanager
 def _brought_up(
-    connection: Connection, scopes: Sequence[str], indexes: Sequence[TurnIndex], fingerprint: str
+    connection: Connection,
+    indexes: Sequence[TurnIndex],
+    changed: Sequence[tuple[str, TurnIndex]],
+    fingerprint: str,
 ) -> Iterator[None]:
-    """Hold indexes, with what has changed in the store since they were used last."""
+    """Hold indexes, and bring those up that may have changed in the store since they were used."""
     with ExitStack() as held:
         for index in indexes:
             held.enter_context(index.lock)
-        for scope, index in zip(scopes, indexes, strict=True):
+        for scope, index in changed:
             now = rows.scope_row(connection, scope)
             same = index.fingerprint == fingerprint
             if now.version == index.version and same:
@@ -270,12 +320,12 @@ def _brought_up(
                 index.clear(fingerprint)
             after, more = -1, True
             while more:
-                changed = rows.changed_since(
+                found = rows.changed_since(
                     connection, scope, index.version, after=after, limit=READ_ROWS
                 )
-                index.take(changed)
-                more = len(changed) == READ_ROWS
-                after = changed[-1].place if changed else after
+                index.take(found)
+                more = len(found) == READ_ROWS
+                after = found[-1].place if found else after
             index.version = now.version
         yield
 

@@ -23,7 +23,7 @@ SITTING_SECONDS = 3600
 """After a longer silence a session's next turn begins a new sitting."""
 
 _COLUMNS = {
-    **dict.fromkeys(("places", "at", "before", "after", "starts"), np.int64),
+    **dict.fromkeys(("places", "at", "turns", "before", "after", "starts"), np.int64),
     **dict.fromkeys(("lengths", "signs", "speaker", "sitting"), np.int32),
 }
 """What is known of each row, see `TurnIndex`."""
@@ -83,11 +83,14 @@ class TurnIndex:
     Attributes:
         lock: Is held by whoever uses the rest.
         version: The version of the scope that is known.
+        current: As of which epoch this is all there is in the store; see `Changes`.
+        no_facts: As of which epoch the scope has no facts and notes.
         fingerprint: The embedder whose vectors are here; "" where there is none.
         total: The number of words of all of them.
         starts: Where the words of each begin.
         places: The place of each row in the scope.
         at: When each was said, in microseconds since 1970.
+        turns: The hash of the turn in which each was said.
         lengths: The number of words of each.
         signs: See `hookgate.builtin_plugins.memory.recall.words.Signs`.
         speakers: The names of those who spoke.
@@ -100,6 +103,7 @@ class TurnIndex:
 
     places: Ints
     at: Ints
+    turns: Ints
     lengths: Ints
     signs: Ints
     speaker: Ints
@@ -110,6 +114,7 @@ class TurnIndex:
 
     def __init__(self) -> None:
         self.lock = Lock()
+        self.current = self.no_facts = NONE
         self._clear("")
 
     def _clear(self, fingerprint: str) -> None:
@@ -167,6 +172,7 @@ class TurnIndex:
         self._extend(
             places=[row.place for row in rows],
             at=[row.at for row in rows],
+            turns=[hash(row.turn) for row in rows],
             signs=[row.signs for row in rows],
             lengths=lengths,
             starts=self.starts[-1] + np.cumsum(lengths),
@@ -243,6 +249,24 @@ class TurnIndex:
             self._norms.rows[at] = np.sqrt(np.einsum("ij,ij->i", wide, wide))
 
     # -- reading ------------------------------------------------------------------------
+
+    def of_turns(self, turns: Collection[str]) -> list[int]:
+        """Return the places of what was said in `turns`."""
+        found = np.zeros(len(self), bool)
+        for turn in turns:
+            found |= self.turns == hash(turn)
+        places: list[int] = self.places[found].tolist()
+        return places
+
+    def answers(self, words: Collection[int], without: Collection[int], *, near: bool) -> bool:
+        """Whether any row may answer a message.
+
+        Args:
+            words: The numbers of its words.
+            without: The places of rows that are left out.
+            near: Whether one may that holds none of its words.
+        """
+        return len(self) > len(without) and (near or not self._postings.keys().isdisjoint(words))
 
     def terms(self, row: int) -> npt.NDArray[np.uint32]:
         """Return the numbers of the words of a row, in their order."""
@@ -372,6 +396,13 @@ class Indexes:
             while self._used > self.most_bytes and len(self._kept) > 1:
                 scope, _ = self._kept.popitem(last=False)
                 self._used -= self._sizes.pop(scope, 0)
+
+    def doubt(self, scopes: Collection[str]) -> None:
+        """Say that the rows of scopes have changed: they are looked at again."""
+        with self._lock:
+            for scope in scopes:
+                if (index := self._kept.get(scope)) is not None:
+                    index.current = index.no_facts = NONE
 
     @property
     def scopes(self) -> list[str]:

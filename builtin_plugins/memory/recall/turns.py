@@ -166,7 +166,7 @@ def _touched(insert: Any) -> Any:
 
 
 _TOUCH_CURSOR = Prepared(_touched, CURSORS.c.keys())
-_SEARCHED = ("place", "session", "at", "speaker", "terms", "signs", "fingerprint", "vector")
+_SEARCHED = ("place", "session", "turn", "at", "speaker", "terms", "signs", "fingerprint", "vector")
 _CHANGED = Prepared(
     select(*(TURNS.c[name] for name in _SEARCHED))
     .where(
@@ -185,7 +185,6 @@ _SHOWN = PreparedIn(
     ).where(TURNS.c.scope == bindparam("of")),
     TURNS.c.place,
 )
-_PLACES = PreparedIn(select(TURNS.c.place).where(TURNS.c.scope == bindparam("of")), TURNS.c.turn)
 
 # -- writing: each within one transaction ------------------------------------------
 
@@ -349,11 +348,6 @@ def time_of(kept: int) -> datetime:
 def taint_of(kept: str) -> frozenset[str]:
     """Return the taint that a JSON array stands for."""
     return CLEAN if kept == "[]" else frozenset(json.loads(kept))
-
-
-def places_of(connection: Connection, scope: str, turns: Collection[str]) -> list[int]:
-    """Return the places of what was said in `turns` of a scope."""
-    return [row.place for row in _PLACES.rows(connection, sorted(turns), of=scope)]
 
 
 def without_vector(connection: Connection, fingerprint: str, limit: int) -> Sequence[Any]:

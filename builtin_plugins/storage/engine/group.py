@@ -147,6 +147,39 @@ class Guard:
             )
 
 
+class Beside:
+    """Tells when a program beside this one has written to a SQLite file.
+
+    Attributes:
+        seen: What was found last; None before, and on a server, which others share.
+    """
+
+    def __init__(self) -> None:
+        self.seen: int | None = None
+        self._opened = 0
+
+    def watch(self, connection: Connection) -> None:
+        """Take note of a new connection: what another one has counted compares to nothing."""
+        del connection
+        self._opened += 1
+
+    def look(self, connection: Connection) -> None:
+        """Look, within a transaction, which `writes_beside` tells what was found."""
+        if connection.dialect.name == "sqlite":
+            driver: Any = connection.connection.dbapi_connection
+            ((version,),) = driver.execute("PRAGMA data_version")
+            self.seen = connection.info[BESIDE] = self._opened << 32 | version
+
+
+BESIDE = "hookgate_beside"
+
+
+def writes_beside(connection: Connection) -> int:
+    """Return what changes when a program beside the gateway has written to its SQLite file."""
+    seen: int = connection.info.get(BESIDE, 0)  # a server's rows tell of all who write
+    return seen
+
+
 def groups_of(jobs: Sequence[Job], rows: int) -> Iterator[Sequence[Job]]:
     """Cut `jobs` into groups of about `rows` rows; an exclusive job is alone in its group."""
     start, weight = 0, 0
@@ -170,9 +203,10 @@ class Group:
         jobs: The jobs, in the order of arrival.
         inserts: Inserts rows.
         guard: Guards the connection.
+        beside: Tells who else has written.
     """
 
-    def __init__(self, jobs: Sequence[Job], inserts: Inserts, guard: Guard) -> None:
+    def __init__(self, jobs: Sequence[Job], inserts: Inserts, guard: Guard, beside: Beside) -> None:
         self._rows: list[Insert] = []
         self._items: dict[Handle, list[Item]] = {}
         self._works: list[Work] = []
@@ -188,6 +222,7 @@ class Group:
         self._works.sort(key=attrgetter("order"))
         self._inserts = inserts
         self._guard = guard
+        self._beside = beside
         self._alone = len(jobs) == 1
         self._whole = False
 
@@ -204,6 +239,7 @@ class Group:
             SQLAlchemyError: It could not begin, or it could not commit.
         """
         root = connection.begin()
+        self._beside.look(connection)
         # PostgreSQL commits a transaction in which a statement failed as if it had not, and nothing
         # of it: there, only the savepoint tells of an error that a function kept to itself.
         self._whole = self._alone and connection.dialect.name == "sqlite"

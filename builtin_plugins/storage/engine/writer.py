@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hookgate import StoreError, StoreUnavailableError
 from hookgate.builtin_plugins.storage.engine.faults import broken, fault
 from hookgate.builtin_plugins.storage.engine.group import (
+    Beside,
     Exclusive,
     Group,
     GroupLostError,
@@ -123,6 +124,8 @@ class Writer:
         self._inserts = Inserts()
         self._guard = Guard()
         link.on_open(self._guard.watch)
+        self._beside = Beside()
+        link.on_open(self._beside.watch)
         self._group_rows = group_rows
         self._tell = tell
         self._check = check
@@ -136,6 +139,11 @@ class Writer:
         self._problem = ""
         self._thread = threading.Thread(target=self._run, name="hookgate-store", daemon=True)
         self._thread.start()
+
+    @property
+    def outside(self) -> int | None:
+        """What changes when another program has written, as of the last group; None before it."""
+        return self._beside.seen
 
     # -- on the event loop -------------------------------------------------
 
@@ -272,7 +280,7 @@ class Writer:
             self._check()
             if isinstance(group[0], Exclusive):
                 return self._carry_out_alone(group[0])
-            self._link.run(Group(group, self._inserts, self._guard).commit)
+            self._link.run(Group(group, self._inserts, self._guard, self._beside).commit)
         except Exception as error:  # noqa: BLE001 - every caller of the group is told
             problem = broken(error.__cause__ if isinstance(error, GroupLostError) else error)
             reason = problem or f"{type(error).__name__}: {error}".partition("\n")[0]

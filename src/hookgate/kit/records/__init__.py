@@ -166,6 +166,7 @@ class MemoryStore:
     durable = False
     problem = ""
     shared = False
+    outside = 0
 
     def __init__(self, metadata: MetaData) -> None:
         self._engine = create_engine(
