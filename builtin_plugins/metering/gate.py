@@ -29,12 +29,12 @@ from hookgate.builtin_plugins.metering.limits import (
     Guard,
     Rule,
     Ruling,
-    Unit,
     amount_text,
     counter_key,
     subjects,
     until,
 )
+from hookgate.builtin_plugins.metering.settings import Unit
 from hookgate.builtin_plugins.metering.sizing import Sizing
 
 if TYPE_CHECKING:

@@ -36,9 +36,9 @@ from hookgate.builtin_plugins.metering.settings import (
     MeteringSettings,
     Over,
     Scope,
+    Unit,
 )
 
-Unit: TypeAlias = Literal["tokens", "usd", "requests", "parallel"]
 _NAMES: dict[Unit, str] = {"tokens": "tokens", "requests": "requests", "parallel": "at one time"}
 Span: TypeAlias = Literal["turn", "minute", "day", "month", "now"]
 
@@ -98,37 +98,19 @@ class Rule:
         return self.of == "*" or fnmatchcase(subject, self.of)
 
 
-def budget_rules(name: str, budget: BudgetSettings) -> Iterator[Rule]:
-    """Yield the rules of a budget, one for each unit."""
-    limits: tuple[tuple[Unit, int | None], ...] = (
-        ("tokens", budget.tokens),
-        ("usd", None if budget.usd is None else int(budget.usd * PICO)),
-    )
-    for unit, limit in limits:
-        if limit is not None:
+def rules_of(name: str, given: BudgetSettings | LimitSettings) -> Iterator[Rule]:
+    """Yield the rules of a budget or a limit, one for each unit."""
+    budget = given if isinstance(given, BudgetSettings) else None
+    for unit in given.units:
+        if (limit := getattr(given, unit)) is not None:
             yield Rule(
                 name=name,
-                scope=budget.scope,
-                of=budget.of,
+                scope=given.scope,
+                of=given.of,
                 unit=unit,
-                window=budget.window,
-                limit=limit,
-                warn_at=budget.warn_at,
-                over=budget.over,
-            )
-
-
-def limit_rules(name: str, given: LimitSettings) -> Iterator[Rule]:
-    """Yield the rules of a limit, one for each unit."""
-    limits: tuple[tuple[Unit, Span, int | None], ...] = (
-        ("requests", "minute", given.requests),
-        ("tokens", "minute", given.tokens),
-        ("parallel", "now", given.parallel),
-    )
-    for unit, window, limit in limits:
-        if limit is not None:
-            yield Rule(
-                name=name, scope=given.scope, of=given.of, unit=unit, window=window, limit=limit
+                window=budget.window if budget else "now" if unit == "parallel" else "minute",
+                limit=int(limit * PICO) if unit == "usd" else limit,
+                **budget.model_dump(include={"warn_at", "over"}) if budget else {},
             )
 
 
@@ -364,9 +346,9 @@ class Ruling:
     def _apply(self) -> None:
         found: list[Any] = []
         for name, budget in sorted(self.budgets.items()):
-            found += budget_rules(name, budget)
+            found += rules_of(name, budget)
         for name, limit in sorted(self._settings.limits.items()):
-            found += limit_rules(name, limit)
+            found += rules_of(name, limit)
         self.rules = tuple(found)
         self.falls_back = any(rule.over == "fallback" for rule in self.rules)
 

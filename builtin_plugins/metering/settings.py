@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -15,6 +15,7 @@ Scope: TypeAlias = Literal[
 ]
 """Whose calls are counted together; see `subjects` in ``rules.py``."""
 Window: TypeAlias = Literal["turn", "day", "month"]
+Unit: TypeAlias = Literal["tokens", "usd", "requests", "parallel"]
 Over: TypeAlias = Literal["refuse", "fallback", "ask"]
 
 NAME = r"^[a-z0-9][a-z0-9_-]{0,63}$"
@@ -22,13 +23,33 @@ MOST_USD = 9_000_000
 """The most dollars of one budget: what fits 64 bits in units of 1e-12 dollars."""
 
 
-class BudgetSettings(Section):
-    """One budget: ``[plugin.metering.budgets.NAME]``."""
+class Counted(Section):
+    """Whose calls are counted together; each field of `units` is the most of one."""
 
     scope: Scope = "global"
     """Whose calls it is for."""
     of: str = Field(default="*", min_length=1, max_length=300)
     """A glob of those that it is for, such as the name of an agent. Each of them has all of it."""
+
+    units: ClassVar[tuple[Unit, ...]]
+
+    def something_is_limited(self) -> Self:
+        """Return it.
+
+        Raises:
+            ValueError: Nothing would be limited.
+        """
+        if all(getattr(self, unit) is None for unit in self.units):
+            *first, last = (f"`{unit}`" for unit in self.units)
+            raise ValueError(
+                f"found neither {', '.join(first)} nor {last}, expected at least one of them"
+            )
+        return self
+
+
+class Budget(Counted):
+    """What a budget is, whoever sets it."""
+
     window: Window = "day"
     """How long it is for; days and months are those of UTC."""
     tokens: int | None = Field(default=None, ge=0, le=10**15)
@@ -41,20 +62,18 @@ class BudgetSettings(Section):
     """What happens to a call that does not fit: `refuse` refuses it, `fallback` asks the cheapest
     model of the turn's plan that fits, `ask` refuses it and asks operators to raise the budget."""
 
-    @model_validator(mode="after")
-    def _something_is_limited(self) -> BudgetSettings:
-        if self.tokens is None and self.usd is None:
-            raise ValueError("found neither `tokens` nor `usd`, expected at least one of them")
-        return self
+    units = ("tokens", "usd")
 
 
-class LimitSettings(Section):
+class BudgetSettings(Budget):
+    """One budget: ``[plugin.metering.budgets.NAME]``."""
+
+    _limits = model_validator(mode="after")(Counted.something_is_limited)
+
+
+class LimitSettings(Counted):
     """One limit on the rate of calls: ``[plugin.metering.limits.NAME]``."""
 
-    scope: Scope = "global"
-    """Whose calls it is for."""
-    of: str = Field(default="*", min_length=1, max_length=300)
-    """A glob of those that it is for. Each of them has all of it."""
     requests: int | None = Field(default=None, ge=1, le=10**9)
     """The most model calls a minute."""
     tokens: int | None = Field(default=None, ge=1, le=10**15)
@@ -62,13 +81,8 @@ class LimitSettings(Section):
     parallel: int | None = Field(default=None, ge=1, le=10**6)
     """The most model calls at one time."""
 
-    @model_validator(mode="after")
-    def _something_is_limited(self) -> LimitSettings:
-        if self.requests is None and self.tokens is None and self.parallel is None:
-            raise ValueError(
-                "found neither `requests`, `tokens` nor `parallel`, expected at least one of them"
-            )
-        return self
+    units = ("requests", "tokens", "parallel")
+    _limits = model_validator(mode="after")(Counted.something_is_limited)
 
 
 class GuardSettings(Section):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from pydantic import Field
 
@@ -29,21 +29,14 @@ from hookgate.builtin_plugins.metering.limits import (
     until,
     window_id,
 )
-from hookgate.builtin_plugins.metering.settings import (
-    MOST_USD,
-    NAME,
-    BudgetSettings,
-    Over,
-    Scope,
-    Window,
-)
+from hookgate.builtin_plugins.metering.settings import NAME, Budget, BudgetSettings, Scope
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.budgets.engine import Budgets
     from hookgate.builtin_plugins.metering.budgets.windows import Standing
 
 
-class CounterRow(OperationModel):
+class Amounts(OperationModel):
     """How far one budget is used for one of those that it is for."""
 
     key: str
@@ -52,10 +45,15 @@ class CounterRow(OperationModel):
     """What was charged."""
     held: str
     """What calls hold that run at this gateway."""
-    leased: str
-    """What gateways have leased for calls that run and for the next ones."""
     limit: str
     """The most, with what it was raised by."""
+
+
+class CounterRow(Amounts):
+    """A counter that is used."""
+
+    leased: str
+    """What gateways have leased for calls that run and for the next ones."""
     share: float
     """Used, of the limit, from 0."""
 
@@ -100,13 +98,9 @@ class ExplainParams(OperationModel):
     heartbeat: str = ""
 
 
-class ExplainRow(OperationModel):
+class ExplainRow(Amounts):
     """A budget or limit that the call would fall under."""
 
-    key: str
-    limit: str
-    used: str
-    held: str
     left: str
     says: str
     """What it means for the next call, in words."""
@@ -120,25 +114,11 @@ class Explained(OperationModel):
     """Why the session is paused; "" where it is not."""
 
 
-class SetParams(OperationModel):
+class SetParams(Budget):
     """A budget as it is to be."""
 
     name: str = Field(pattern=NAME)
     """Its name. One of the settings that has it counts no more."""
-    scope: Scope = "global"
-    """Whose calls it is for."""
-    of: str = Field(default="*", min_length=1, max_length=300)
-    """A glob of those that it is for; each of them has all of it."""
-    window: Window = "day"
-    """How long it is for."""
-    tokens: int | None = Field(default=None, ge=0, le=10**15)
-    """The most tokens."""
-    usd: Decimal | None = Field(default=None, ge=0, le=MOST_USD, decimal_places=12)
-    """The most US dollars."""
-    warn_at: float = Field(default=0.8, gt=0, le=1)
-    """The share from which operators are told."""
-    over: Over = "refuse"
-    """What happens to a call that does not fit."""
 
 
 class Changed(OperationModel):
@@ -161,21 +141,29 @@ def _whose(params: ExplainParams) -> dict[Scope, str]:
                 str(error), code="invalid_params", action="take it from `hookgate sessions`"
             ) from error
         whose |= {
-            "session": params.session,
             "agent": session.agent,
             "channel": session.channel,
             "account": key_text(session.channel, session.account),
         }
     named: dict[Scope, str] = {
-        "agent": params.agent,
-        "channel": params.channel,
-        "account": params.account,
-        "key": params.key,
-        "tool": params.tool,
-        "plugin": params.plugin,
-        "heartbeat": params.heartbeat,
+        scope: getattr(params, scope) for scope in get_args(Scope) if scope != "global"
     }
     return whose | {scope: subject for scope, subject in named.items() if subject}
+
+
+def _amounts(rule: Rule, key: str, used: int, limit: int, one: Standing) -> dict[str, str]:
+    return {
+        "key": key,
+        "used": amount_text(used, rule.unit, name=False),
+        "held": amount_text(one.held, rule.unit, name=False),
+        "limit": amount_text(limit, rule.unit),
+    }
+
+
+def _unknown(name: str, names: Iterable[str], action: str) -> TurnError:
+    known = ", ".join(sorted(names)) or "none"
+    message = f"no budget is called {name!r}: there is {known}"
+    return TurnError(message, code="not_found", action=action)
 
 
 class BudgetOperations:
@@ -200,11 +188,8 @@ class BudgetOperations:
         self._allowed(invocation)
         rules = [rule for rule in self._ruling.rules if name in ("", rule.name)]
         if name and not rules:
-            names = sorted({rule.name for rule in self._ruling.rules})
-            raise TurnError(
-                f"no budget is called {name!r}: there is {', '.join(names) or 'none'}",
-                code="not_found",
-                action="take one of these names",
+            raise _unknown(
+                name, {rule.name for rule in self._ruling.rules}, "take one of these names"
             )
         now = invocation.host.clock.now()
         windows = {window_id(rule.window, now, "") for rule in rules} - {"turn:"}
@@ -242,16 +227,16 @@ class BudgetOperations:
         )
 
     def _counter(self, rule: Rule, key: str, one: Standing) -> CounterRow:
-        limit = rule.limit + self._ruling.raised(key)
-        used = one.settled + one.lost
+        used, limit = self._used(rule, key, one)
         return CounterRow(
-            key=key,
-            used=amount_text(used, rule.unit, name=False),
-            held=amount_text(one.held, rule.unit, name=False),
+            **_amounts(rule, key, used, limit, one),
             leased=amount_text(one.leased, rule.unit, name=False),
-            limit=amount_text(limit, rule.unit),
             share=round(used / limit, 4) if limit else 1.0,
         )
+
+    def _used(self, rule: Rule, key: str, one: Standing) -> tuple[int, int]:
+        """Return how much of a counter is used, and how much it has."""
+        return one.settled + one.lost, rule.limit + self._ruling.raised(key)
 
     @operation("budgets.explain")
     async def explain(self, invocation: Invocation, params: ExplainParams) -> Explained:
@@ -266,7 +251,7 @@ class BudgetOperations:
                 found.append((rule, counter_key(rule, subject, now, "")))
         standings = await self._open.standing([key for _, key in found])
         rows = sorted(
-            (self._explained(rule, key, standings.get(key), now) for rule, key in found),
+            (self._explained(rule, key, standings[key], now) for rule, key in found),
             key=lambda pair: pair[0],
         )
         return Explained(
@@ -275,12 +260,10 @@ class BudgetOperations:
         )
 
     def _explained(
-        self, rule: Rule, key: str, standing: Standing | None, now: datetime
+        self, rule: Rule, key: str, one: Standing, now: datetime
     ) -> tuple[float, ExplainRow]:
-        limit = rule.limit + self._ruling.raised(key)
-        used = standing.settled + standing.lost if standing else 0
-        held = standing.held if standing else 0
-        left = max(limit - used - held, 0)
+        used, limit = self._used(rule, key, one)
+        left = max(limit - used - one.held, 0)
         then = {
             "refuse": "a call that needs more is refused",
             "fallback": "a call that needs more asks the cheapest model of its plan that fits",
@@ -291,10 +274,7 @@ class BudgetOperations:
         elif (seconds := until(rule.window, now)) is not None:
             then = f"{then}; it begins anew in {timedelta(seconds=int(seconds))} h"
         return left / limit if limit else 0.0, ExplainRow(
-            key=key,
-            limit=amount_text(limit, rule.unit),
-            used=amount_text(used, rule.unit, name=False),
-            held=amount_text(held, rule.unit, name=False),
+            **_amounts(rule, key, used, limit, one),
             left=amount_text(left, rule.unit, name=False),
             says=then,
         )
@@ -325,12 +305,8 @@ class BudgetOperations:
             name: Its name; one of the settings is taken away until it is set again.
         """
         if name not in self._ruling.budgets:
-            names = ", ".join(sorted(self._ruling.budgets)) or "none"
-            raise TurnError(
-                f"no budget is called {name!r}: there is {names}",
-                code="not_found",
-                action="take one of these names; limits on rates stand in the settings alone",
-            )
+            action = "take one of these names; limits on rates stand in the settings alone"
+            raise _unknown(name, self._ruling.budgets, action)
         of_settings = self._ruling.in_settings(name)
 
         def change(known: Set) -> Set:

@@ -13,9 +13,8 @@ from tests.builtin_plugins.turns import make_turn
 from hookgate.builtin_plugins.metering.limits import (
     PICO,
     Rule,
-    budget_rules,
     counter_key,
-    limit_rules,
+    rules_of,
     subjects,
     until,
     window_id,
@@ -91,12 +90,12 @@ def test_key_of_a_long_subject_fits_every_index_and_is_nobody_elses() -> None:
 
 
 def test_budget_of_tokens_and_money_is_two_rules() -> None:
-    rules = list(budget_rules("both", BudgetSettings(tokens=5, usd=Decimal("0.25"))))
+    rules = list(rules_of("both", BudgetSettings(tokens=5, usd=Decimal("0.25"))))
     assert [(rule.unit, rule.limit) for rule in rules] == [("tokens", 5), ("usd", PICO // 4)]
 
 
 def test_limit_is_a_rule_for_each_unit() -> None:
-    rules = list(limit_rules("calm", LimitSettings(requests=1, tokens=2, parallel=3)))
+    rules = list(rules_of("calm", LimitSettings(requests=1, tokens=2, parallel=3)))
     assert [(rule.unit, rule.window, rule.limit) for rule in rules] == [
         ("requests", "minute", 1),
         ("tokens", "minute", 2),
