@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import gc
 import os
 import re
 from collections import Counter
@@ -71,9 +72,11 @@ def nodes(path: Path) -> tuple[ast.AST, ...]:
 @pytest.fixture(scope="module", autouse=True)
 def forgotten() -> Iterator[None]:
     """Let go of the trees at the end: whatever a process keeps, its collector walks."""
+    gc.disable()
     yield
     tree.cache_clear()
     nodes.cache_clear()
+    gc.enable()
 
 
 def shown(path: Path, node: ast.AST | int) -> str:

@@ -117,6 +117,7 @@ def test_every_link_is_relative_and_kept_out_of_builds() -> None:
 # -- the wheel -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["core", "builtin_plugins", "capabilities"])
 def test_the_wheel_holds_every_file_of_a_folder(wheel: Path, folder: str) -> None:
     missing = source_files(folder) - contents(wheel).keys()
@@ -125,6 +126,7 @@ def test_the_wheel_holds_every_file_of_a_folder(wheel: Path, folder: str) -> Non
     assert missing == set()
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_the_face_the_hooks_and_the_type_marker(wheel: Path) -> None:
     held = contents(wheel)
 
@@ -136,6 +138,7 @@ def test_the_wheel_holds_the_face_the_hooks_and_the_type_marker(wheel: Path) -> 
     assert "hookgate/py.typed" in held
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_one_package_and_neither_tests_nor_links(wheel: Path) -> None:
     held = contents(wheel)
     tops = {name.partition("/")[0] for name in held}
@@ -145,6 +148,7 @@ def test_the_wheel_holds_one_package_and_neither_tests_nor_links(wheel: Path) ->
     assert not [name for name in held if "__pycache__" in name]
 
 
+@pytest.mark.slow
 def test_the_wheel_names_its_command_and_its_licence(wheel: Path) -> None:
     held = contents(wheel)
     info = f"hookgate-{PYPROJECT['project']['version']}.dist-info"
@@ -153,6 +157,7 @@ def test_the_wheel_names_its_command_and_its_licence(wheel: Path) -> None:
     assert held[f"{info}/licenses/LICENSE"] == (ROOT / "LICENSE").read_bytes()
 
 
+@pytest.mark.slow
 def test_the_version_of_the_package_is_the_one_of_the_project(installed: Path) -> None:
     code = "import hookgate; print(hookgate.__version__)"
 
@@ -233,6 +238,7 @@ def imported(code: str, installed: Path) -> set[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_installed_wheel_imports_from_its_own_folder(installed: Path) -> None:
     code = (
         "import hookgate.core.hooks.caller, hookgate.builtin_plugins, hookgate.hookspecs as specs; "
@@ -244,11 +250,13 @@ def test_the_installed_wheel_imports_from_its_own_folder(installed: Path) -> Non
     assert Path(shown.strip()) == installed / "hookgate" / "hookspecs.py"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hookgate", "hookgate.core", "hookgate.hookspecs"])
 def test_importing_the_package_loads_nothing_heavy(name: str, installed: Path) -> None:
     assert imported(f"import {name}", installed).isdisjoint(HEAVY)
 
 
+@pytest.mark.slow
 def test_importing_the_face_loads_no_part_of_the_core(installed: Path) -> None:
     loaded = imported("import hookgate", installed)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.examples import sampled
 from tests.support.script import Allow, Script, Scripted, call, say, settings, settled
 
 from hookgate.builtin_plugins import BUILTIN
@@ -95,7 +96,7 @@ async def test_what_a_stranger_wrote_is_shown_where_it_is_sanitized(tmp_path: Pa
     assert read(script).count(MARK) == 2
 
 
-@pytest.mark.parametrize("name", [name for name in QUICK if name != "providers"])
+@pytest.mark.parametrize("name", sampled([name for name in QUICK if name != "providers"], every=4))
 async def test_an_order_to_the_model_reaches_none_whatever_plugin_is_missing(
     name: str, tmp_path: Path
 ) -> None:

@@ -112,6 +112,11 @@ class Talk:
 
 
 @pytest.fixture
+def builtin_plugins() -> tuple[str, ...]:
+    return ("control", "storage", "audit", "metering", "policy", "memory", "sanitizer", "tools")
+
+
+@pytest.fixture
 def talking(gateway: Started, model: ScriptedModel, clock: TurnedClock) -> Any:
     @asynccontextmanager
     async def talk(memory: Any = None, **more: Any) -> AsyncIterator[Talk]:
@@ -125,7 +130,7 @@ def talking(gateway: Started, model: ScriptedModel, clock: TurnedClock) -> Any:
 async def test_what_was_said_thirty_turns_ago_is_recalled_and_nothing_is_replayed(
     talking: Any,
 ) -> None:
-    async with talking() as talk:
+    async with talking(only=None) as talk:
         await talk.say("My dog is called Luna.")
         await talk.chatter(30)
         await talk.say("What's my dog's name?")

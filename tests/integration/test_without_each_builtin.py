@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,16 @@ from hookgate.gateway import Gateway
 from hookgate.hookspecs import hookimpl
 
 QUESTION = "what is 17*23, and what time is it?"
+
+
+ANSWERING = ("storage", "policy", "tools", "sanitizer", "discovery", "metering")
+"""What a turn asks most of; the others are taken away by `make test-slow`."""
+
+
+def several(names: Iterable[str]) -> list[Any]:
+    return [
+        pytest.param(name, marks=() if name in ANSWERING else pytest.mark.slow) for name in names
+    ]
 
 
 def settings(home: Path) -> Settings:
@@ -31,7 +42,7 @@ async def test_all_builtins_together_answer_with_tools(tmp_path: Path) -> None:
     assert all(not data["is_error"] for data in events.of("tool_result"))
 
 
-@pytest.mark.parametrize("name", [name for name in BUILTIN if name != "providers"])
+@pytest.mark.parametrize("name", several(name for name in BUILTIN if name != "providers"))
 async def test_the_gateway_answers_without(name: str, tmp_path: Path) -> None:
     async with Gateway(settings(tmp_path), disabled=[name]) as gate:
         turn = await gate.chat(QUESTION)
