@@ -35,8 +35,10 @@ from aiohttp import web
 ROOT = Path(__file__).parents[2]
 LOOP = ("base_events", "selector_events", "unix_events", "events", "transports", "trsock")
 """Modules of asyncio that are the event loop itself."""
-OF_THE_LOOP, UNCOUNTED = "the loop", ""
-"""The room of what is the event loop, and of what is there for the count or the real time."""
+UNCOUNTED = ""
+"""The room of what is the event loop, and of the meter itself."""
+OTHERS = ("watchdog", "watch folders", "commands")
+"""Threads that have no part in a turn: they look now and then, by the real time."""
 
 
 class Meter:
@@ -53,11 +55,13 @@ class Meter:
         self._libraries: dict[CodeType, str] = {}
         self._calls: Counter[tuple[bool, CodeType, str]] = Counter()
         self._counts: Counter[str] = Counter()
+        self._others: set[int | None] = set()
 
     def start(self) -> None:
         """Count from here on."""
         self._calls.clear()
         self._counts.clear()
+        self._others = {each.ident for each in threading.enumerate() if each.name in OTHERS}
         self.on = True
 
     def begin(self) -> None:
@@ -75,12 +79,12 @@ class Meter:
 
     def note(self, what: str) -> None:
         """Count something that is no call."""
-        if self.on:
+        if self.on and threading.get_ident() not in self._others:
             self._counts[what] += 1
 
     def profile(self, frame: FrameType, event: str, _: object) -> None:
         """Count a call; of a library's, the one of ours that is nearest makes it."""
-        if not self.on:
+        if not self.on or threading.get_ident() in self._others:
             return
         if event == "call":
             if (caller := self._caller(frame)) is not None:
@@ -101,13 +105,11 @@ class Meter:
     def _caller(self, frame: FrameType) -> tuple[CodeType, str] | None:
         room = self._of(frame.f_code)
         if room is not None:
-            return None if room in (OF_THE_LOOP, UNCOUNTED) else (frame.f_code, room)
+            return (frame.f_code, room) if room else None
         outermost, above = frame, frame.f_back
         while above is not None:
             room = self._of(above.f_code)
             if room == UNCOUNTED:
-                return None
-            if room == OF_THE_LOOP:
                 break
             if room is not None:
                 return above.f_code, room
@@ -143,13 +145,11 @@ def room_of(file: str) -> str | None:
     """Return the room that a file of code belongs to; None for a library's."""
     path = Path(file)
     if (path.parent.name == "asyncio" and path.stem in LOOP) or path.stem == "selectors":
-        return OF_THE_LOOP
+        return UNCOUNTED
     if not path.is_relative_to(ROOT) or "site-packages" in path.parts:
         return None
     parts = [each for each in path.relative_to(ROOT).parts if each not in ("src", "hookgate")]
     if parts[0] == "benchmarks":
-        return OF_THE_LOOP
-    if path.stem == "watchdog":
         return UNCOUNTED
     if parts[0] == "builtin_plugins":
         return f"plugin {parts[1].removesuffix('.py')}"
@@ -185,8 +185,7 @@ class Loop(asyncio.SelectorEventLoop):
         self._stands = self.time() + seconds
 
     def call_soon_threadsafe(self, *args: Any, **more: Any) -> asyncio.Handle:
-        if threading.current_thread().name not in ("watchdog", "commands"):
-            self._meter.note("hand-overs")
+        self._meter.note("hand-overs")
         return super().call_soon_threadsafe(*args, **more)
 
 

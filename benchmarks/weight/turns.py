@@ -15,28 +15,32 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
 from benchmarks.answers import LAST, answer, pieces
+from benchmarks.weight import year
 from benchmarks.weight.gateway import ROOT
+from benchmarks.weight.quiet import naps, wait_for_quiet
 
-CAN_COUNT = Path("/proc/self/task").exists()
-"""Whether this system tells which threads sleep."""
 COUNTS = ("statements", "commits", "read transactions", "hand-overs")
 """What is counted beside calls."""
 TURN_SECONDS = 0.125
 """As much time passes with each turn."""
-BEFORE_SECONDS = 5
-"""As many pass before the first that is counted, so that timers of each run fall alike."""
+MINUTES = 2
+"""As many pass once all conversations have begun: what is done once a minute is done by then."""
+BEFORE_SECONDS = 3
+"""As many pass before the first turn that is counted, so that timers of each run fall alike."""
 AFTER_SECONDS = 2
 """As many seconds pass after the last turn, one at a time, for what is done behind them."""
+MANY = 100
+"""So many conversations begin as fast as they can, and not one after the other at rest."""
 PIECES = 20
 """An answer comes in so many pieces."""
 TOKEN = "hg_" + "a" * 43
@@ -80,6 +84,12 @@ CASES = (
     Case("with a tool call", CALL, calls=True),
 )
 
+GROWN = (
+    Case("32 peers alive", LENGTHS[8], peers=32),
+    Case("1,500 peers alive", LENGTHS[8], peers=1_500),
+)
+YEAR = Case("the ledger of a year", LENGTHS[8])
+
 
 @dataclass
 class Counted:
@@ -98,32 +108,6 @@ class Counted:
     functions: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
-# -- quiet -----------------------------------------------------------------------------
-
-
-def wait_for_quiet(pid: int, *, patience: float = 60.0) -> None:
-    """Wait until no thread of a process runs, or waits for a processor or a disk.
-
-    Raises:
-        SystemExit: One did for all of `patience`.
-    """
-    until = time.monotonic() + patience
-    quiet = 0
-    while quiet < 2:
-        quiet = quiet + 1 if _sleeps(pid) else 0
-        if time.monotonic() > until:
-            raise SystemExit("the gateway that is weighed does not come to rest")
-        time.sleep(0.0003)
-
-
-def _sleeps(pid: int) -> bool:
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            if (thread / "stat").read_text().rpartition(")")[2].split()[0] != "S":
-                return False
-    return True
-
-
 # -- the model -------------------------------------------------------------------------
 
 
@@ -131,20 +115,33 @@ class Model(ThreadingHTTPServer):
     """A mocked model that answers as OpenAI's does.
 
     Attributes:
-        pid: The process that is asked to come to rest between two pieces.
+        pid: The process that asks it.
+        paced: Whether that has to come to rest between two pieces.
     """
 
     daemon_threads = True
     pid = 0
+    paced = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
+    def say(self, file: BufferedIOBase, *pieces: bytes) -> None:
+        """Write pieces of an answer, each once the one before has been done with."""
+        for piece in pieces:
+            before = naps(self.pid)
+            file.write(piece)
+            if self.paced:
+                wait_for_quiet(self.pid, after=before)
+
     @property
     def url(self) -> str:
         """Where it is asked."""
         return f"http://127.0.0.1:{self.server_port}/v1"
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -161,15 +158,9 @@ class Handler(BaseHTTPRequestHandler):
         calls = CALL[:24] in told and not ran
         if calls and said[-1]["role"] == "tool":
             print(f"the tool said {said[-1]['content']}", file=sys.stderr)
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
+        self.server.say(self.wfile, HEAD)
         *events, last = called() if calls else spoken(told)
-        for event in events:
-            wait_for_quiet(self.server.pid)
-            self.wfile.write(chunk(event))
-        wait_for_quiet(self.server.pid)
+        self.server.say(self.wfile, *map(chunk, events))
         self.wfile.write(chunk(last) + chunk(b""))
 
     def log_message(self, *_: Any) -> None:
@@ -211,8 +202,8 @@ def called() -> Iterator[bytes]:
 class Weighed:
     """A gateway that runs in a process of its own, and counts."""
 
-    def __init__(self, process: subprocess.Popen[str], port: int) -> None:
-        self._process, self._port = process, port
+    def __init__(self, process: subprocess.Popen[str], port: int, model: Model) -> None:
+        self._process, self._model = process, model
         self._connection = HTTPConnection("127.0.0.1", port, timeout=120)
         self._number = 0
 
@@ -234,8 +225,13 @@ class Weighed:
         """Wait until it does nothing."""
         wait_for_quiet(self._process.pid)
 
-    def ask(self, case: Case, turns: int) -> None:
+    def ask(self, case: Case, turns: int, *, paced: bool = True) -> None:
         """Have it run so many turns.
+
+        Args:
+            case: How it is asked.
+            turns: How many.
+            paced: Whether it comes to rest after each piece that it is told, and each turn.
 
         Raises:
             SystemExit: One went wrong.
@@ -243,6 +239,7 @@ class Weighed:
         headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
         if case.stream:
             headers["Accept"] = "text/event-stream"
+        self._model.paced = paced
         for place in range(turns):
             self._number += 1
             peer = f"{case.name.replace(' ', '-')}-{place % case.peers}"
@@ -253,12 +250,18 @@ class Weighed:
             text = response.read().decode()
             if response.status != 200 or LAST not in text.replace('"}\n', ""):
                 raise SystemExit(f"a turn went wrong: {response.status} {text[:600]}")
-            self.rest()
-            self._pass(TURN_SECONDS)
+            if paced:
+                self.rest()
+                self._pass(TURN_SECONDS)
+        self._model.paced = True
 
     def count(self, case: Case, turns: int) -> Counted:
         """Return what a turn of `case` costs, the mean of so many."""
-        self.ask(case, case.peers)
+        self.ask(case, case.peers, paced=case.peers < MANY)
+        self._pass(*[60] * MINUTES)
+        # Connections that were idle for so long are closed.
+        self._connection.close()
+        self.ask(case, 1)
         self._pass(*[1] * BEFORE_SECONDS)
         self.tell("count")
         self.ask(case, turns)
@@ -303,7 +306,7 @@ def weighed(model: Model, home: Path) -> Iterator[Weighed]:
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         try:
-            found = Weighed(process, port)
+            found = Weighed(process, port, model)
             if found.heard() != "ready":
                 raise SystemExit("the gateway that is weighed did not start")
             model.pid = process.pid
@@ -319,3 +322,16 @@ def weigh(cases: Sequence[Case] = CASES, turns: int = 8) -> dict[str, Counted]:
     model = Model()
     with tempfile.TemporaryDirectory() as home, weighed(model, Path(home)) as gateway:
         return {case.name: gateway.count(case, turns) for case in cases}
+
+
+def weigh_grown(turns: int = 8) -> dict[str, Counted]:
+    """Return what a turn costs with few and many peers alive, and with the ledger of a year."""
+    model = Model()
+    found = weigh(GROWN, turns)
+    with tempfile.TemporaryDirectory() as home:
+        with weighed(model, Path(home)) as gateway:
+            gateway.ask(YEAR, 1)
+        year.fill(Path(home) / "hookgate.db")
+        with weighed(model, Path(home)) as gateway:
+            found[YEAR.name] = gateway.count(YEAR, turns)
+    return found
