@@ -21,9 +21,12 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hookgate import Ending, ModelRequest, Provenance, Turn, Usage
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.metering.prices.tariff import Tariff
 
 COUNTS: tuple[str, ...] = (*Usage.INPUTS, *Usage.OUTPUTS)
 """The names of the counts of tokens, in the order of `Usage`."""
@@ -46,24 +49,6 @@ MOST = 2**63 - 1
 """The most that a column of the ledger takes."""
 MOST_CHARACTERS = 400
 """The longest text of a row; an index of PostgreSQL takes 2,700 bytes, and a text four of them."""
-
-
-class Priced(Protocol):
-    """What a call costs; see `hookgate.builtin_plugins.metering.prices.Tariff`."""
-
-    @property
-    def version(self) -> str:
-        """Which prices these are."""
-
-    @property
-    def known(self) -> bool:
-        """Whether the model has a price."""
-
-    def cost(self, usage: Usage) -> int:
-        """Return what a call cost, in units of 1e-12 dollars."""
-
-    def saved(self, usage: Usage) -> int:
-        """Return what caching saved, in units of 1e-12 dollars."""
 
 
 class Call(NamedTuple):
@@ -132,7 +117,7 @@ class Call(NamedTuple):
         request: ModelRequest,
         ending: Ending,
         usage: Usage,
-        tariff: Priced,
+        tariff: Tariff,
         at: datetime,
         *,
         began: datetime | None = None,

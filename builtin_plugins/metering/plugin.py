@@ -124,15 +124,15 @@ class Plugin:
             prices=self._prices,
             ledger=ledger,
         )
+        tasks = [host.spawn(self._tidy(host, budgets, ledger), name="metering.tidy")]
         if provided is not None:
-            rollup.open()
-        tidying = host.spawn(self._tidy(host, budgets, ledger), name="metering.tidy")
+            tasks.append(host.spawn(rollup.run(), name="metering.sums"))
         try:
             yield
         finally:
-            tidying.cancel()
-            await asyncio.gather(tidying, return_exceptions=True)
-            await rollup.close()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             self._gate = self._budget_operations.budgets = self._reports = None
             self._ruling.close()
             # First: what a call has used is settled once its row is in the ledger.

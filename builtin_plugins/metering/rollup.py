@@ -20,7 +20,7 @@ ORDER = "metering.sums"
 
 
 class Rollup:
-    """Adds rows to the sums while it is open. Several gateways may do so at once.
+    """Adds rows to the sums. Several gateways may do so at once.
 
     Args:
         store: Has the tables.
@@ -32,20 +32,9 @@ class Rollup:
     ) -> None:
         self._store = store
         self._failed = failed
-        self._task: asyncio.Task[None] | None = None
 
-    def open(self) -> None:
-        """Begin."""
-        self._task = asyncio.create_task(self._run(), name="sums of the ledger")
-
-    async def close(self) -> None:
-        """End. What was begun is committed, or nothing of it."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
-            self._task = None
-
-    async def _run(self) -> None:
+    async def run(self) -> None:
+        """Do so until it is cancelled. What was begun is committed, or nothing of it."""
         while True:
             try:
                 await self.roll()

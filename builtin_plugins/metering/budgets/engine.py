@@ -190,8 +190,7 @@ class Budgets:
             raise ValueError(
                 f"found {', '.join(want.key for want in wants)}, expected each counter once"
             )
-        in_memory = record is None
-        if in_memory and (hold := self.try_reserve(wants)) is not None:
+        if record is None and (hold := self.try_reserve(wants)) is not None:
             return hold
         for want, window in zip(wants, windows, strict=True):
             if (short := window.short(want)) is not None:
@@ -287,7 +286,7 @@ class Budgets:
                 window = LocalWindow(lasting=want.lasting)
             else:
                 now = self._monotonic()
-                window = LeasedWindow(want.key, lasting=want.lasting, now=now)
+                window = LeasedWindow(key=want.key, lasting=want.lasting, active=now, since=now)
                 self._woken.set()
             self._windows[want.key] = window
         return window

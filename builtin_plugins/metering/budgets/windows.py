@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 MOST = 2**62
@@ -106,31 +107,48 @@ class Standing(NamedTuple):
 # -- Counters as one gateway has them in memory ----------------------------------
 
 
-class LocalWindow:
-    """A counter that is in memory alone.
+@dataclass(slots=True, eq=False)
+class Counter:
+    """A counter as this gateway knows it.
 
     Attributes:
         lasting: Whether what is settled stays used.
+        active: When it was last used, in monotonic seconds.
         calls: How many calls have reserved of it, or wait to.
         held: What they hold.
-        spent: What calls have used.
-        active: When it was last used, in monotonic seconds.
-        epoch: Always 0: it is nobody else's.
+        spent: What calls have used; of a leased one, since it was last written.
+        used: What was used or lost, over all gateways, when it was last written.
+        epoch: Counts the leases that were lost: a hold of an earlier one is charged already.
     """
 
-    __slots__ = ("active", "calls", "epoch", "held", "lasting", "spent")
+    lasting: bool
+    active: float = 0.0
+    calls: int = 0
+    held: int = 0
+    spent: int = 0
+    used: int = 0
+    epoch: int = 0
 
-    def __init__(self, *, lasting: bool) -> None:
-        self.lasting = lasting
-        self.calls = 0
-        self.held = 0
-        self.spent = 0
-        self.active = 0.0
-        self.epoch = 0
+    @property
+    def known(self) -> int:
+        """What is used or held, as far as memory knows."""
+        return self.used + self.spent + self.held
+
+    def short(self, want: Want) -> Short | None:
+        """Say why `want` cannot fit, whatever other gateways give back; None where it may."""
+        if want.amount and self.known + want.amount > want.limit:
+            return Short(want, self.used + self.spent, self.held)
+        return None
+
+
+class LocalWindow(Counter):
+    """A counter that is in memory alone."""
+
+    __slots__ = ()
 
     def take(self, amount: int, limit: int, now: float) -> bool:
         """Reserve `amount`, if it fits."""
-        if amount and self.spent + self.held + amount > limit:
+        if amount and self.known + amount > limit:
             return False
         self.held += amount
         self.calls += 1
@@ -150,19 +168,9 @@ class LocalWindow:
             self.spent = min(self.spent + actual, MOST)
         self.active = now
 
-    def short(self, want: Want) -> Short | None:
-        """Say why `want` does not fit, as far as memory knows."""
-        if want.amount and self.spent + self.held + want.amount > want.limit:
-            return Short(want, self.spent, self.held)
-        return None
 
-    @property
-    def known(self) -> int:
-        """What is used or held, as far as memory knows."""
-        return self.spent + self.held
-
-
-class LeasedWindow:
+@dataclass(slots=True, eq=False, kw_only=True)
+class LeasedWindow(Counter):
     """A counter of which this gateway has leased a chunk.
 
     ``leased = held + free + spent + returning``, always; `free` is below 0 only where a call
@@ -170,62 +178,38 @@ class LeasedWindow:
 
     Attributes:
         key: The counter.
-        lasting: Whether what is settled stays used.
         limit: Under which limit the chunk was leased.
         leased: What this gateway's row says.
-        calls: How many calls have reserved of it, or wait to.
         writes: How many writes of it are under way, or may have been committed unnoticed.
-        held: What they hold.
-        spent: What calls have used since it was last written.
         returning: What is being given back, or is kept for calls that are being decided.
         free: What can be reserved.
-        used: What was used or lost, over all gateways, when it was last written.
-        others: What others had leased then.
-        epoch: Counts the leases that were lost: a hold of an earlier one is charged already.
+        others: What others had leased when it was last written.
         asked: How often gateways were asked to give back, as far as is known.
         answered: Up to which of these this gateway has.
         heard: Up to which of these all others had, when it was last written.
         scarce_until: Until when no more is leased than is needed, in monotonic seconds.
-        active: When it was last used.
         burned: What calls have used since `since`.
         since: When it was last leased.
     """
 
-    __slots__ = (
-        *("active", "answered", "asked", "burned", "calls", "epoch", "free", "held", "key"),
-        *(
-            "heard",
-            "lasting",
-            "leased",
-            "limit",
-            "others",
-            "returning",
-            "scarce_until",
-            "since",
-            "spent",
-        ),
-        *("used", "writes"),
-    )
-
-    def __init__(self, key: str, *, lasting: bool, now: float) -> None:
-        self.key = key
-        self.lasting = lasting
-        self.limit = 0
-        self.calls = self.leased = self.held = self.spent = self.returning = self.free = 0
-        self.used = self.others = self.writes = 0
-        self.epoch = self.asked = self.answered = self.heard = 0
-        self.scarce_until = float("-inf")
-        self.active = self.since = now
-        self.burned = 0
+    key: str
+    since: float
+    limit: int = 0
+    leased: int = 0
+    writes: int = 0
+    returning: int = 0
+    free: int = 0
+    others: int = 0
+    asked: int = 0
+    answered: int = 0
+    heard: int = 0
+    scarce_until: float = float("-inf")
+    burned: int = 0
 
     def take(self, amount: int, limit: int, now: float) -> bool:
         """Reserve `amount` of what is leased, if it fits."""
         # The second, where a call has used more than was held for it.
-        if amount and (
-            amount > self.free
-            or self.used + self.spent + self.held + amount > limit
-            or limit < self.limit
-        ):
+        if amount and (amount > self.free or self.known + amount > limit or limit < self.limit):
             return False
         self.hold(amount, now)
         return True
@@ -261,21 +245,10 @@ class LeasedWindow:
         self.free += amount - actual
         return actual
 
-    def short(self, want: Want) -> Short | None:
-        """Say why `want` cannot fit, whatever other gateways give back; None where it may."""
-        if want.amount and self.used + self.spent + self.held + want.amount > want.limit:
-            return Short(want, self.used + self.spent, self.held)
-        return None
-
     def lose(self) -> None:
         """Forget the chunk: others have charged its calls, and freed the rest."""
         self.epoch += 1
         self.leased = self.held = self.returning = self.writes = self.spent = self.free = 0
-
-    @property
-    def known(self) -> int:
-        """What is used or held, as far as memory knows."""
-        return self.used + self.spent + self.held
 
     @property
     def empty(self) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, get_type_hints
 
 from sqlalchemy import (
     BigInteger,
@@ -18,7 +18,7 @@ from sqlalchemy import (
     select,
 )
 
-from hookgate.builtin_plugins.metering.calls import COUNTS, TALLIES, WORDS
+from hookgate.builtin_plugins.metering.calls import COUNTS, TALLIES, WORDS, Call
 from hookgate.builtin_plugins.metering.tables.base import METADATA
 from hookgate.kit.records.statements import Trim, insert_new
 
@@ -29,36 +29,32 @@ than 64 bits hold."""
 MOST_IN_MEMORY = 10_000
 """So many of the last calls are kept where no plugin provides a store."""
 
+_TYPES: Mapping[Any, Any] = {str: Text, int: BigInteger, bool: Boolean, int | None: BigInteger}
+_SMALL = ("attempt", "iteration")
+
+
+def _of_call() -> Iterator[Column[Any]]:
+    """Yield a column for each field of a call, and for each of its usage."""
+    kinds = get_type_hints(Call)
+    del kinds["usage"]
+    for name, kind in {**kinds, "reported": bool, **dict.fromkeys(COUNTS, int)}.items():
+        yield Column(
+            name,
+            Integer if name in _SMALL else _TYPES[kind],
+            primary_key=name == "id",
+            nullable=kind == int | None,
+            server_default=Call._field_defaults.get(name),
+        )
+
+
 CALLS = Table(
     "metering_call",
     METADATA,
-    Column("id", Text, primary_key=True),
+    *_of_call(),
     # One writer for each start of a gateway; `seq` counts from 1 within it. A row keeps its number
     # however often it is tried, so a number that is missing is still to come, or never will.
     Column("writer", Text, nullable=False),
     Column("seq", BigInteger, nullable=False),
-    # When it ended: ISO 8601 in UTC with microseconds, one form, which sorts as text.
-    Column("at", Text, nullable=False),
-    # The day on which it began, which is that of its budgets.
-    Column("day", Text, nullable=False),
-    Column("turn", Text, nullable=False),
-    Column("session", Text, nullable=False),
-    *(Column(name, Text, nullable=False) for name in WORDS),
-    Column("provider", Text, nullable=False),
-    Column("model", Text, nullable=False),
-    Column("attempt", Integer, nullable=False),
-    Column("iteration", Integer, nullable=False),
-    Column("status", Text, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("sent", Boolean, nullable=False),
-    Column("reported", Boolean, nullable=False),
-    *(Column(name, BigInteger, nullable=False) for name in COUNTS),
-    # Units of 1e-12 US dollars; NULL where the model has no known price.
-    Column("cost", BigInteger),
-    Column("saved", BigInteger, nullable=False),
-    Column("price", Text, nullable=False),
-    # What was charged to each window of the budgets, by key, in JSON; "" where there are none.
-    Column("windows", Text, nullable=False, server_default=""),
     Index("metering_call_by_place", "writer", "seq", unique=True),
     Index("metering_call_by_session", "session", "at"),
 )

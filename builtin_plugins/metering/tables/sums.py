@@ -18,6 +18,7 @@ from sqlalchemy import (
     Connection,
     RowMapping,
     Table,
+    and_,
     case,
     false,
     func,
@@ -25,6 +26,7 @@ from sqlalchemy import (
     not_,
     or_,
     select,
+    true,
     update,
 )
 
@@ -230,12 +232,8 @@ def _wanted(table: Table, query: Query) -> Iterator[ColumnElement[bool]]:
 
 
 def _at(table: Table, channel: str, account: str) -> ColumnElement[bool]:
-    wanted = [("channel", channel), ("account", account)]
-    conditions = [table.c[name] == value for name, value in wanted if value != "*"]
-    whole: ColumnElement[bool] = literal_column("1") == literal_column("1")
-    for condition in conditions:
-        whole = whole & condition
-    return whole
+    wanted = {"channel": channel, "account": account}
+    return and_(true(), *(table.c[name] == value for name, value in wanted.items() if value != "*"))
 
 
 def _plain(row: RowMapping) -> dict[str, Any]:

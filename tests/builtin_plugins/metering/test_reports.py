@@ -307,9 +307,9 @@ async def test_it_adds_by_itself_while_it_is_open(store: SqlStore) -> None:
     ledger.hand_over(made_call())
     await ledger.close()
     rollup = Watched(store)
-    rollup.open()
+    running = asyncio.create_task(rollup.run())
     await added.wait()
-    await rollup.close()
+    running.cancel()
     assert await Rollup(store).roll() == 0
     assert (await Reports(ledger).usage()).whole.calls == 1
 
