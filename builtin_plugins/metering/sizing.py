@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from hookgate import Ending, Host, ModelRef, ModelRequest, Turn, Usage
+from hookgate import Ending, Host, ModelRequest, Turn, Usage
 from hookgate.kit.tokens.bills import TRIMS, Wording, counted
 from hookgate.kit.tokens.bounds import input_bound, sizes_of
-from hookgate.kit.tokens.sizes import KINDS, TYPICAL, Sizes
+from hookgate.kit.tokens.sizes import KINDS, TYPICAL
 
 MARGIN = 4.0
 """Deviations above the mean that are reserved. It costs little to be generous: what a call does not
@@ -232,8 +232,6 @@ class Sizing:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._ratios = Ratios()
-        self._last: tuple[ModelRequest, Sizes] | None = None
-        self._bound: tuple[ModelRef, int] | None = None
         self.outputs = Outputs()
 
     def of(self, request: ModelRequest) -> Size:
@@ -241,10 +239,8 @@ class Sizing:
 
         With a picture, a sound or a document in it the whole is taken at its bound.
         """
-        sizes = self._sizes(request)
-        if self._bound is None or self._bound[0] != request.model:
-            self._bound = request.model, input_bound(self._host, request)
-        most = self._bound[1]
+        sizes = sizes_of(request)
+        most = input_bound(self._host, request)
         if not sizes.media:
             most = min(most, self._ratios.most(str(request.model), sizes.counts))
         plain = not sizes.media and DRAWS.isdisjoint(request.options)
@@ -252,7 +248,7 @@ class Sizing:
 
     def recounted(self, request: ModelRequest, usage: Usage) -> Usage:
         """Return an estimate with the input as the model's other bills have it."""
-        sizes = self._sizes(request)
+        sizes = sizes_of(request)
         known = None if sizes.media else self._ratios.count(str(request.model), sizes.counts)
         own = counted(self._host, request, Wording("", "")).input_tokens
         # What a provider has told before its end is better than both.
@@ -267,21 +263,6 @@ class Sizing:
         self.outputs.note(turn.agent.name, request.cause, usage.total_output)
         if not usage.reported or not TRIMS.isdisjoint(request.options):
             return
-        sizes = self._sizes(request)
+        sizes = sizes_of(request)
         if not sizes.media:
             self._ratios.learn(str(request.model), sizes.counts, usage.total_input)
-
-    def _sizes(self, request: ModelRequest) -> Sizes:
-        """Return what `request` is made of; of one call it is asked twice before, and behind it."""
-        if self._last is not None:
-            known, sizes = self._last
-            if (
-                known.messages is request.messages
-                and known.system is request.system
-                and known.tools is request.tools
-                and known.options is request.options
-            ):
-                return sizes
-        sizes = sizes_of(request)
-        self._last, self._bound = (request, sizes), None
-        return sizes

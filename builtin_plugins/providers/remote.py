@@ -105,6 +105,7 @@ class RemoteProvider:
         self._keyless = keyless
         self._now = now
         self._models = tuple(models)
+        self._named = {info.name: info for info in models}
 
     @property
     def name(self) -> str:
@@ -118,10 +119,9 @@ class RemoteProvider:
     def bound(self, request: ModelRequest) -> int:
         """Return the most tokens of input that `request` can be billed for."""
         name = request.model.model
-        known = {info.name: info for info in self._models}
         return upper_bound(
             request,
-            known.get(name) or known.get("*"),
+            self._named.get(name) or self._named.get("*"),
             picture=lambda image: self._wire.picture(image, name),
         )
 

@@ -254,6 +254,7 @@ class ModelRequest:
         iteration: 0 for the turn's first request, one more after each round of tools.
         input_tokens: The input's tokens, tools included, as the gateway's counter has them.
         options: The provider's own parameters, passed on unchanged.
+        sized: What it is made of, once somebody has looked; see `kit.tokens.bounds.sizes_of`.
     """
 
     model: ModelRef
@@ -269,6 +270,7 @@ class ModelRequest:
     iteration: int = 0
     input_tokens: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
+    sized: Any = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def taint(self) -> Taint:

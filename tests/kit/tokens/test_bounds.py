@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 from base64 import b64encode
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from hookgate.core.domain.models import (
 from hookgate.core.host import QuarterTokens
 from hookgate.core.turn.context import message_tokens
 from hookgate.core.turn.tools.offer import schema_tokens
+from hookgate.kit.tokens.bounds import sizes_of
 from hookgate.kit.tokens.pictures import picture_size, tiles
 
 COUNTER = QuarterTokens()
@@ -104,6 +106,18 @@ def test_picture_that_is_none_has_no_size_and_the_largest_bound(data: bytes, hea
     assert size is None or min(size) > 0
     if size is None:
         assert upper_bound(request(user(image))) > 24_600
+
+
+def test_a_request_is_looked_at_once_and_one_that_was_changed_anew() -> None:
+    made = request(user("hello"))
+    assert sizes_of(made) is sizes_of(made)
+    longer = replace(made, messages=(user("hello"), user("and more")))
+    assert upper_bound(longer) > upper_bound(made)
+
+
+def test_what_a_picture_takes_is_what_each_asker_says_that_it_takes() -> None:
+    made = request(user(png(800, 600)))
+    assert upper_bound(made, picture=lambda _: 7) - upper_bound(made, picture=lambda _: 5) == 2
 
 
 def test_anthropics_pictures_are_billed_by_patches_up_to_a_limit() -> None:

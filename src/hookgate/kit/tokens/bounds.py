@@ -86,7 +86,14 @@ def upper_bound(
 
 
 def sizes_of(request: ModelRequest, *, picture: Callable[[Image], int] = picture_tokens) -> Sizes:
-    """Return what `request` is made of; its sum is the most tokens that it can be billed for."""
+    """Return what `request` is made of; its sum is the most tokens that it can be billed for.
+
+    It is kept with the request, which nobody can change: a call is looked at before it is made, and
+    behind it. With pictures it is not, since what one takes is each provider's own.
+    """
+    if request.sized is not None:
+        known: Sizes = request.sized
+        return known
     sizes = Sizes()
     sizes.add("framing", REQUEST_TOKENS)
     if request.options:
@@ -104,6 +111,8 @@ def sizes_of(request: ModelRequest, *, picture: Callable[[Image], int] = picture
         # What a tool declares is kept in JSON, which is no shorter than what is sent of it.
         sizes.add("framing", PIECE_TOKENS)
         sizes.add_json(tool.declaration)
+    if not sizes.pictures:
+        object.__setattr__(request, "sized", sizes)
     return sizes
 
 
@@ -124,6 +133,7 @@ def _add_part(sizes: Sizes, part: Part, picture: Callable[[Image], int]) -> None
         case Opaque():
             sizes.add("opaque", len(canonical(part.data)))
         case Image():
+            sizes.pictures += 1
             sizes.media += NAMED_TOKENS + picture(part)
         case Audio():
             sizes.media += NAMED_TOKENS + math.ceil(part.size / AUDIO_BYTES_PER_TOKEN)

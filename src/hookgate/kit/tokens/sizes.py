@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import mul
 
 KINDS: tuple[str, ...] = (
     "letters",  # a to z, and white space
@@ -80,13 +81,14 @@ class Sizes:
     Attributes:
         counts: By the order of `KINDS`, the most tokens that each can take: bytes, of text.
         media: The most tokens of its pictures, sounds and documents.
+        pictures: How many pictures there are.
     """
 
-    __slots__ = ("counts", "media")
+    __slots__ = ("counts", "media", "pictures")
 
     def __init__(self) -> None:
         self.counts = [0] * len(KINDS)
-        self.media = 0
+        self.media = self.pictures = 0
 
     @property
     def most(self) -> int:
@@ -133,7 +135,8 @@ class Sizes:
 
 def typical_tokens(counts: Sequence[int]) -> int:
     """Return how many tokens `Sizes.counts` take at a model of which nothing is known."""
-    return math.ceil(sum(share * count for share, count in zip(TYPICAL, counts, strict=True)))
+    tokens: float = sum(map(mul, TYPICAL, counts))
+    return math.ceil(tokens)
 
 
 def typical_of_text(text: str) -> int:
