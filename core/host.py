@@ -106,6 +106,10 @@ class QuarterTokens:
         return math.ceil(len(text) / 4)
 
 
+_NAMED: Mapping[Key[Any], str] = {CLOCK: "clock", TOKENS: "tokens", SECRETS: "secrets"}
+"""Services that each turn needs many times, and the attributes that they are."""
+
+
 class Host:
     """What a plugin can reach: settings, services, registries and turns.
 
@@ -133,6 +137,9 @@ class Host:
             Whoever puts one in denies its calls; ``tools.list`` shows it.
         unshown: Tools of others whose words did not pass, so that no model sees them and no turn
             has them: name -> why.
+        clock: The clock: ``host[CLOCK]``.
+        tokens: The token counter: ``host[TOKENS]``.
+        secrets: The secrets: ``host[SECRETS]``.
         for_command: Whether the gateway was started for one command and ends with it, so that what
             would outlive that, such as work by the clock, is left to one that stays.
         log: A structured logger.
@@ -179,6 +186,9 @@ class Host:
         self.metrics: deque[MetricRecord] = deque(maxlen=METRICS_CAPACITY)
         self.metrics_ready = asyncio.Event()
         self._services: dict[Key[Any], Any] = {}
+        self.clock: Clock
+        self.tokens: TokenCounter
+        self.secrets: Secrets
         self._tasks: set[asyncio.Task[None]] = set()
         self._hooks: Hooks | None = None
         self._plugins: Plugins | None = None
@@ -229,21 +239,8 @@ class Host:
     def provide(self, key: Key[T], service: T) -> None:
         """Offer `service` under `key`; a later offer takes the place of an earlier one."""
         self._services[key] = service
-
-    @property
-    def clock(self) -> Clock:
-        """The clock: ``host[CLOCK]``."""
-        return self[CLOCK]
-
-    @property
-    def tokens(self) -> TokenCounter:
-        """The token counter: ``host[TOKENS]``."""
-        return self[TOKENS]
-
-    @property
-    def secrets(self) -> Secrets:
-        """The secrets: ``host[SECRETS]``."""
-        return self[SECRETS]
+        if (name := _NAMED.get(key)) is not None:
+            setattr(self, name, service)
 
     # -- what the gateway attaches -------------------------------------------
 

@@ -73,7 +73,15 @@ class OtelFigures:
 
     def add(self, reading: Reading) -> None:
         """Take one reading."""
-        self._records[reading.instrument](reading.value, attributes_of(reading))
+        self.taker(reading)(reading.value)
+
+    def taker(self, reading: Reading) -> Callable[[float], None]:
+        """Return what takes the values of further readings with its instrument and labels."""
+        record, attributes = self._records[reading.instrument], attributes_of(reading)
+        return lambda value: record(value, attributes)
+
+    def settle(self) -> None:
+        """Do nothing: each value is taken at once."""
 
     def payload(self) -> bytes:
         """Return all figures as an OTLP request. Blocks: call it on a thread."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from hookgate import (
     EGRESS,
@@ -16,6 +16,7 @@ from hookgate import (
     Instrument,
     Key,
     MetricRecord,
+    RecordSource,
     Routes,
     StartError,
 )
@@ -35,6 +36,14 @@ if TYPE_CHECKING:
 NAME = "telemetry"
 PART = "telemetry.otel"
 HERE = "hookgate.builtin_plugins.telemetry"
+Taker: TypeAlias = Callable[[float], None]
+
+MOST_SERIES = 10_000
+"""Sets of values that records are told apart by; the takers of further ones are looked up anew."""
+
+GATHERED = 100
+"""So many records are gathered before they are counted; counting them takes about a millisecond."""
+
 MAX_ANSWER = 1_000_000
 """Bytes of a collector's answer, which is mostly empty."""
 
@@ -47,6 +56,12 @@ class Figures(Protocol):
 
     def add(self, reading: Reading) -> None:
         """Take one reading."""
+
+    def taker(self, reading: Reading) -> Callable[[float], None]:
+        """Return what takes the values of further readings with its instrument and labels."""
+
+    def settle(self) -> None:
+        """Count what takers have gathered."""
 
 
 class Plugin:
@@ -61,6 +76,8 @@ class Plugin:
         self._prometheus: PrometheusFigures | None = None
         self._figures: tuple[Figures, ...] = ()
         self._instruments = Instruments(())
+        self._gathered = 0
+        self._takers: dict[Hashable, Sequence[tuple[RecordSource, Sequence[Taker]]]] = {}
 
     @hookimpl
     @asynccontextmanager
@@ -126,6 +143,7 @@ class Plugin:
         def declared() -> None:
             instruments = tuple(host.instruments.view().values())
             self._instruments = Instruments(instruments)
+            self._takers.clear()
             for one in self._figures:
                 one.declare(instruments)
 
@@ -133,9 +151,30 @@ class Plugin:
         declared()
 
     def _take(self, record: MetricRecord) -> None:
-        for reading in map(self._limits.within, self._instruments.readings(record)):
+        key = self._instruments.key_of(record)
+        if key is None:
+            for reading in map(self._limits.within, self._instruments.readings(record)):
+                for figures in self._figures:
+                    figures.add(reading)
+            return
+        series = self._takers.get(key)
+        if series is None:
+            series = [
+                (source, [figures.taker(self._limits.within(one)) for figures in self._figures])
+                for source, one in self._instruments.series(record)
+            ]
+            if len(self._takers) < MOST_SERIES:
+                self._takers[key] = series
+        for source, takers in series:
+            value = source.figure(record.fields)
+            if value is not None:
+                for take in takers:
+                    take(value)
+        self._gathered += 1
+        if self._gathered >= GATHERED:
+            self._gathered = 0
             for figures in self._figures:
-                figures.add(reading)
+                figures.settle()
 
     # -- the collector -----------------------------------------------------
 

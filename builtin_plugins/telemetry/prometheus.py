@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, cast
+from threading import Lock
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest as plain_text
@@ -14,6 +16,8 @@ from hookgate.metrics import Reading
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
+
+Series: TypeAlias = Counter | Gauge | Histogram
 
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -43,12 +47,14 @@ class PrometheusFigures:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self._metrics: dict[Instrument, Counter | Gauge | Histogram] = {}
-        # What takes the readings of a series: as many as `Limits` keeps apart.
-        self._takers: dict[tuple[Instrument, tuple[str, ...]], Callable[[float], None]] = {}
+        # The series, as many as `Limits` keeps apart, with the values that they have not taken yet.
+        self._series: dict[tuple[Instrument, tuple[str, ...]], tuple[Series, deque[float]]] = {}
+        self._taking = Lock()
 
     def declare(self, instruments: Iterable[Instrument]) -> None:
         """Keep these figures and no others; what was read of one that stays is kept."""
-        self._takers.clear()
+        self.settle()
+        self._series.clear()
         wanted = dict.fromkeys(instruments)
         for gone in self._metrics.keys() - wanted.keys():
             self._registry.unregister(self._metrics.pop(gone))
@@ -58,22 +64,35 @@ class PrometheusFigures:
 
     def add(self, reading: Reading) -> None:
         """Take one reading."""
-        key = reading.instrument, reading.labels
-        take = self._takers.get(key)
-        if take is None:
-            take = self._takers[key] = self._taker(*key)
-        take(reading.value)
+        self.taker(reading)(reading.value)
 
-    def _taker(self, instrument: Instrument, labels: tuple[str, ...]) -> Callable[[float], None]:
-        metric = self._metrics[instrument]
-        series = metric.labels(*labels) if labels else metric
-        match series:
-            case Counter():
-                return series.inc
-            case Histogram():
-                return series.observe
-            case Gauge():
-                return series.set
+    def taker(self, reading: Reading) -> Callable[[float], None]:
+        """Return what takes the values of further readings with its instrument and labels.
+
+        They are gathered until `settle`.
+        """
+        key = reading.instrument, reading.labels
+        if key not in self._series:
+            metric = self._metrics[reading.instrument]
+            series = metric.labels(*reading.labels) if reading.labels else metric
+            self._series[key] = series, deque()
+        series, waiting = self._series[key]
+        return waiting.append
+
+    def settle(self) -> None:
+        """Have the series take what was gathered."""
+        with self._taking:
+            for series, waiting in list(self._series.values()):
+                # Others may come meanwhile: so many are taken as there are now.
+                values = [waiting.popleft() for _ in range(len(waiting))]
+                match series:
+                    case Counter():
+                        series.inc(sum(values))
+                    case Histogram():
+                        for value in values:
+                            series.observe(value)
+                    case Gauge() if values:
+                        series.set(values[-1])
 
     def page(self, accept: str) -> tuple[bytes, str]:
         """Return all figures as text, and its content type.
@@ -83,6 +102,7 @@ class PrometheusFigures:
         Args:
             accept: The header ``Accept`` of who asks: OpenMetrics where it names that.
         """
+        self.settle()
         # The encoders look at nothing of a registry but `collect`.
         registry = cast("CollectorRegistry", _WithoutCreated(self._registry))
         if _accepts_openmetrics(accept):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 from hookgate import HookFailure, Instrument, Label, MetricRecord, RecordSource
 from hookgate.metrics import OTHER, Reading
@@ -87,6 +87,31 @@ class Instruments:
         for one in declared:
             for source in one.sources:
                 self._by_record.setdefault(source.record, []).append((one, source))
+        # By what records of a name are told apart; of a list in a record that is not known.
+        self._words = {
+            name: sorted({label.field or label.name for one, _ in readers for label in one.labels})
+            for name, readers in self._by_record.items()
+            if not any(source.each for _, source in readers)
+        }
+
+    def key_of(self, record: MetricRecord) -> Hashable | None:
+        """Return what says which series `record` belongs to; None where it may be to many."""
+        words = self._words.get(record.name)
+        if words is None:
+            return None
+        key = record.name, *map(record.fields.get, words)
+        try:
+            hash(key)
+        except TypeError:  # whoever records it writes what it likes
+            return None
+        return key
+
+    def series(self, record: MetricRecord) -> list[tuple[RecordSource, Reading]]:
+        """Return the series that a record belongs to which has a key, with what it is read from."""
+        return [
+            (source, Reading(one, labels=one.labels_of(source, record.fields)))
+            for one, source in self._by_record[record.name]
+        ]
 
     def readings(self, record: MetricRecord) -> list[Reading]:
         """Return what `record` says. Raises nothing, whatever is in its fields."""

@@ -258,21 +258,46 @@ def looks_secret(name: str, value: str) -> bool:
 
 def redact_json(secrets: Secrets, data: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return `data` with every known secret masked, at any depth."""
+    texts: list[str] = []
+    copy: dict[str, Any] = _copied({str(key): item for key, item in data.items()}, texts)
+    # One look for all of its texts: nearly always none of them holds a secret.
+    together = "\n".join(texts)
     redact = secrets.redact
+    if redact(together) == together:
+        return copy
 
     def clean(value: Any) -> Any:
         if isinstance(value, str):
             return redact(value)
         if isinstance(value, dict):
             return {clean(key): clean(item) for key, item in value.items()}
-        if isinstance(value, list | tuple):
+        if isinstance(value, list):
             return [clean(item) for item in value]
         return value
 
-    return {
-        redact(str(key)): value if type(value) in _FIGURES else clean(value)
-        for key, value in data.items()
-    }
+    cleaned: dict[str, Any] = clean(copy)
+    return cleaned
+
+
+def _copied(value: Any, texts: list[str]) -> Any:
+    """Return a copy of JSON, and add its texts to `texts`."""
+    if isinstance(value, dict):
+        copy = {}
+        for key, item in value.items():
+            if isinstance(key, str):
+                texts.append(key)
+            kind = type(item)
+            if kind is str:
+                texts.append(item)
+            elif kind not in _FIGURES:
+                item = _copied(item, texts)
+            copy[key] = item
+        return copy
+    if isinstance(value, list | tuple):
+        return [_copied(item, texts) for item in value]
+    if isinstance(value, str):
+        texts.append(value)
+    return value
 
 
 _FIGURES = frozenset((int, float, bool, type(None)))

@@ -207,12 +207,12 @@ class Instrument:
         number = source.figure(fields)
         if number is None:
             return None
+        return Reading(self, number, self.labels_of(source, fields))
+
+    def labels_of(self, source: RecordSource, fields: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the values of its labels for a row of one of its sources."""
         given = source.labels
-        return Reading(
-            self,
-            number,
-            tuple([given.get(label.name) or label.value_of(fields) for label in self.labels]),
-        )
+        return tuple([given.get(label.name) or label.value_of(fields) for label in self.labels])
 
 
 class Reading(NamedTuple):

@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 from hookgate.core.domain.errors import ConfigError
 from hookgate.core.settings.key_file import MAX_KEY_FILE, read_key_file
 from hookgate.core.settings.schema import Settings
-from hookgate.core.settings.secret_store import MASK, MAX_HELD, MIN_MASKED, SecretStore, masked_json
+from hookgate.core.settings.secret_store import (
+    MASK,
+    MAX_HELD,
+    MIN_MASKED,
+    SecretStore,
+    masked_json,
+    redact_json,
+)
 
 
 def store(home: Path, environ: dict[str, str] | None = None, **configured: str) -> SecretStore:
@@ -320,3 +327,34 @@ def test_threads_may_register_and_redact_at_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert seen == [f"<{MASK}>"] * 80
+
+
+class Looked(SecretStore):
+    """Counts how often it is asked."""
+
+    looks = 0
+
+    def redact(self, text: str) -> str:
+        self.looks += 1
+        return super().redact(text)
+
+
+def test_a_record_is_looked_at_once_and_masked_text_by_text_where_it_holds_a_secret(
+    tmp_path: Path,
+) -> None:
+    secrets = Looked(Settings(home=tmp_path), {})
+    secrets.register("hunter2hunter2")
+    plain = {"turn": "t", "n": 1, "deep": {"list": ["a", ("b", None)], "x": 1.5}, "s": {7: "y"}}
+    clean = redact_json(secrets, plain)
+    assert clean == {**plain, "deep": {"list": ["a", ["b", None]], "x": 1.5}}
+    assert secrets.looks == 1
+    assert clean["deep"] is not plain["deep"]  # whoever wrote it may go on with it
+    told = redact_json(secrets, {**plain, "hunter2hunter2": [{"to": "x hunter2hunter2 y"}]})
+    assert told == {**clean, MASK: [{"to": f"x {MASK} y"}]}
+
+
+def test_nothing_is_masked_across_two_texts(tmp_path: Path) -> None:
+    secrets = SecretStore(Settings(home=tmp_path), {})
+    secrets.register("first line of it\nsecond line of it")
+    told = redact_json(secrets, {"a": "ends with first line", "b": " of it\nsecond line o"})
+    assert told == {"a": "ends with first line", "b": " of it\nsecond line o"}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ from hypothesis import strategies as st
 from hookgate.builtin_plugins.awareness.switch.instruments import INSTRUMENTS as OF_AWARENESS
 from hookgate.builtin_plugins.telemetry.core_instruments import CORE_INSTRUMENTS
 from hookgate.builtin_plugins.telemetry.otel import OtelFigures
+from hookgate.builtin_plugins.telemetry.plugin import GATHERED, Plugin
 from hookgate.builtin_plugins.telemetry.prometheus import PrometheusFigures
 from hookgate.builtin_plugins.telemetry.records import OWN, Instruments, Limits, record_of_failure
+from hookgate.builtin_plugins.telemetry.settings import TelemetrySettings
 from hookgate.core.hooks.dispatch import HookFailure
 from hookgate.metrics import Instrument, Label, MetricRecord, Reading, RecordSource
 
@@ -220,3 +223,57 @@ def test_figure_is_read_from_the_records_and_fields_that_it_names() -> None:
 def test_what_a_format_would_refuse_is_refused_where_it_is_written(odd: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="instrument"):
         Instrument(**{"name": "acme_rows", "help": "Rows.", **odd})
+
+
+class Taken:
+    """Figures that are kept as they come."""
+
+    def __init__(self) -> None:
+        self.made: list[Reading] = []
+        self.values: list[tuple[str, float, tuple[str, ...]]] = []
+        self.settled = 0
+
+    def declare(self, instruments: Any) -> None:
+        del instruments
+
+    def add(self, reading: Reading) -> None:
+        self.values.append((reading.instrument.name, reading.value, reading.labels))
+
+    def taker(self, reading: Reading) -> Callable[[float], None]:
+        self.made.append(reading)
+        return lambda value: self.add(reading._replace(value=value))
+
+    def settle(self) -> None:
+        self.settled += 1
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(KNOWN), st.dictionaries(st.sampled_from(FIELDS), values)))
+)
+def test_records_of_a_series_say_the_same_one_by_one_and_from_what_is_kept_of_it(
+    records: list[tuple[str, dict[str, Any]]],
+) -> None:
+    plugin, taken = Plugin(TelemetrySettings()), Taken()
+    plugin._instruments, plugin._figures = DECLARED, (taken,)
+    for name, fields in records:
+        plugin.log_metrics(MetricRecord(name=name, timestamp=1, fields=fields))
+    limits = Limits()
+    assert taken.values == [
+        (one.instrument.name, one.value, one.labels)
+        for name, fields in records
+        for one in map(
+            limits.within,
+            DECLARED.readings(MetricRecord(name=name, timestamp=1, fields=fields)),
+        )
+    ]
+
+
+def test_a_series_is_looked_up_once_and_counted_after_a_hundred_records() -> None:
+    plugin, taken = Plugin(TelemetrySettings()), Taken()
+    plugin._instruments, plugin._figures = DECLARED, (taken,)
+    for milliseconds in range(GATHERED):
+        fields = {"ending": "done", "milliseconds": milliseconds}
+        plugin.log_metrics(MetricRecord(name="turn", timestamp=1, fields=fields))
+    assert len(taken.made) == 2
+    assert len(taken.values) == 2 * GATHERED
+    assert taken.settled == 1

@@ -98,8 +98,8 @@ def sizes_of(request: ModelRequest, *, picture: Callable[[Image], int] = picture
     sizes.add("framing", REQUEST_TOKENS)
     if request.options:
         sizes.add_json(canonical(dict(request.options)))
+    sizes.add("framing", PIECE_TOKENS * (len(request.system) + len(request.tools)))
     for piece in request.system:
-        sizes.add("framing", PIECE_TOKENS)
         sizes.add_text(piece.text)
     for message in request.messages:
         sizes.add("framing", PIECE_TOKENS * (1 + len(message.parts)))
@@ -109,7 +109,6 @@ def sizes_of(request: ModelRequest, *, picture: Callable[[Image], int] = picture
         sizes.add("tools", TOOLS_TOKENS)
     for tool in request.tools:
         # What a tool declares is kept in JSON, which is no shorter than what is sent of it.
-        sizes.add("framing", PIECE_TOKENS)
         sizes.add_json(tool.declaration)
     if not sizes.pictures:
         object.__setattr__(request, "sized", sizes)
