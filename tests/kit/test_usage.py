@@ -383,35 +383,23 @@ PLACES += [
 ]
 
 
-@pytest.mark.parametrize(
-    "lie",
-    LIES,
-    ids=[
-        "negative",
-        "nan",
-        "inf",
-        "1e30",
-        "half",
-        "text",
-        "bool",
-        "list",
-        "object",
-        "many",
-        "huge",
-    ],
-)
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: ".".join(place[2]))
 def test_an_impossible_figure_is_a_fault_of_the_provider(
-    place: tuple[Callable[[object], Usage], dict[str, Any], tuple[str, ...]], lie: Any
+    place: tuple[Callable[[object], Usage], dict[str, Any], tuple[str, ...]],
 ) -> None:
     read, whole, path = place
-    found: dict[str, Any] = json.loads(json.dumps(whole))
-    table = found
-    for name in path[:-1]:
-        table = table.setdefault(name, {})
-    table[path[-1]] = lie
-    with pytest.raises(UsageError, match="expected"):
-        read(found)
+    for lie in LIES:
+        found: dict[str, Any] = json.loads(json.dumps(whole))
+        table = found
+        for name in path[:-1]:
+            table = table.setdefault(name, {})
+        table[path[-1]] = lie
+        try:
+            read(found)
+        except UsageError as error:
+            assert "expected" in str(error)
+        else:
+            pytest.fail(f"one of type {type(lie).__name__} was taken for a figure")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """What every gateway makes anew and always finds the same is made once in a process of tests.
 
-Statements of the database, shipped manifests and skills, schemas of tools. What tests write
-themselves is read anew each time.
+Statements and tables of the database, shipped manifests, skills and cards, schemas of tools. What
+tests write themselves is read anew each time.
 """
 
 from __future__ import annotations
@@ -11,18 +11,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pluggy
 import pytest
 from pydantic import BaseModel
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlalchemy.util import LRUCache
 
 import hookgate
-from hookgate import Card
+from hookgate import Card, hookspecs
 from hookgate.builtin_plugins.awareness.cards import folders as cards
 from hookgate.builtin_plugins.discovery.sources import folders as capabilities
+from hookgate.builtin_plugins.storage import migrate
 from hookgate.builtin_plugins.storage.engine import sqlite
+from hookgate.builtin_plugins.storage.migrate import PluginTables
 from hookgate.kit import records, tooling
 from hookgate.kit.content.documents import Reading
 from hookgate.kit.functions.signatures import Signature
@@ -82,6 +85,37 @@ def made_tables() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def new_tables() -> Iterator[None]:
+    """Make the tables of a new store by the statements that made them the first time."""
+    make = migrate._make_whole
+    known: dict[tuple[int, str], tuple[object, list[tuple[str, Any]]]] = {}
+
+    def again(connection: Connection, tables: PluginTables, head: str) -> None:
+        # With the tables themselves: while they are here, no others have their id.
+        key = id(tables.metadata), tables.plugin
+        if key in known:
+            driver: Any = connection.connection.driver_connection
+            for statement, values in known[key][1]:
+                driver.execute(statement, values)
+            return
+        done: list[tuple[str, Any]] = []
+
+        def note(_: object, cursor: object, statement: str, values: Any, *more: object) -> None:
+            done.append((statement, values))
+
+        event.listen(connection, "before_cursor_execute", note)
+        try:
+            make(connection, tables, head)
+        finally:
+            event.remove(connection, "before_cursor_execute", note)
+        known[key] = tables.metadata, done
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(migrate, "_make_whole", again)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def shipped() -> Iterator[None]:
     """Read the manifests, skills and cards that are shipped once."""
 
@@ -136,4 +170,22 @@ def schemas() -> Iterator[None]:
         patch.setattr(tooling, "read_signature", signature)
         patch.setattr(tooling, "arguments_model", model)
         patch.setattr(tooling, "_json_schema", schema)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def hooks() -> Iterator[None]:
+    """Look through the specifications of hooks once, and not for every gateway."""
+    parse = pluggy.PluginManager.parse_hookspec_opts
+    known: dict[str, Any] = {}
+
+    def options(manager: pluggy.PluginManager, namespace: Any, name: str) -> Any:
+        if namespace is not hookspecs:
+            return parse(manager, namespace, name)
+        if name not in known:
+            known[name] = parse(manager, namespace, name)
+        return known[name]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pluggy.PluginManager, "parse_hookspec_opts", options)
         yield

@@ -120,14 +120,12 @@ async def test_trimmed_requests_may_be_billed_for_less() -> None:
 
 
 @pytest.mark.parametrize("place", range(len(RECORDED["tokenizers"])))
-@pytest.mark.parametrize("one", TEXTS, ids=lambda one: one["kind"])
-async def test_what_real_tokenizers_bill_is_always_believed(
-    one: dict[str, Any], place: int
-) -> None:
-    text, tokens = one["text"] * 20, one["tokens"][place] * 20
-    made = request(user(text), system=(SystemText(text=text),))
-    assert least_input(made, 0) <= 2 * tokens
-    assert _least_output(Wording(text, ""), 0) <= tokens
+def test_what_real_tokenizers_bill_is_always_believed(place: int) -> None:
+    for one in TEXTS:
+        text, tokens = one["text"] * 20, one["tokens"][place] * 20
+        made = request(user(text), system=(SystemText(text=text),))
+        assert least_input(made, 0) <= 2 * tokens, one["kind"]
+        assert _least_output(Wording(text, ""), 0) <= tokens, one["kind"]
 
 
 async def test_stream_without_its_own_end_counts_as_cut_and_its_answer_stands() -> None:
