@@ -10,6 +10,7 @@ from benchmarks import wasm
 from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
 
 
+@pytest.mark.slow
 async def test_a_call_is_timed_against_its_peers(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path / "guests", threads=2 * wasm.RUNAWAYS)
 

@@ -21,6 +21,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

@@ -92,6 +92,7 @@ def test_a_copy_is_put_back_into_an_empty_home_and_verifies(
     assert other("audit", "verify").code == 0
 
 
+@pytest.mark.slow
 def test_keys_are_copied_by_choice_alone_and_come_back_closed(
     hookgate: CommandLine, tmp_path: Path
 ) -> None:

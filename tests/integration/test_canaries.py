@@ -373,6 +373,7 @@ def _streamed(seen: list[str]) -> str:
     return "".join(texts)
 
 
+@pytest.mark.slow
 async def test_the_model_still_reads_what_was_said(tmp_path: Path) -> None:
     async with asyncio.timeout(55), said_aloud(tmp_path):
         pass

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.support.examples import sampled
 from tests.support.script import Allow, Script, Scripted, call, say, settings, settled, until
 
 from hookgate.core.domain.descriptors import Card, Flags, Rejected
@@ -135,7 +136,7 @@ REJECTED: Sequence[Any] = [
 ]
 
 
-@pytest.mark.parametrize(("tool", "at"), REJECTED)
+@pytest.mark.parametrize(("tool", "at"), sampled(REJECTED, every=4))
 async def test_a_tool_that_gives_orders_is_left_out_wherever_they_stand(
     tool: Tool, at: str, running: Running
 ) -> None:

@@ -20,10 +20,11 @@ def sampled(cases: Iterable[Any], every: int = 10) -> list[Any]:
 
     All of them are tried by `make test-slow`. A case that is a tuple has a value for each name.
     """
-    return [
-        pytest.param(
-            *(case if isinstance(case, tuple) else (case,)),
-            marks=pytest.mark.slow if number % every else (),
-        )
-        for number, case in enumerate(cases)
-    ]
+    found = []
+    for number, case in enumerate(cases):
+        slow = [pytest.mark.slow] if number % every else []
+        if isinstance(case, type(pytest.param())):
+            found.append(pytest.param(*case.values, id=case.id, marks=[*case.marks, *slow]))
+        else:
+            found.append(pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=slow))
+    return found

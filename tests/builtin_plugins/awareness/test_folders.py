@@ -420,6 +420,7 @@ print(seen)
 """
 
 
+@pytest.mark.slow
 def test_reading_cards_opens_no_socket_runs_no_code_and_imports_nothing(tmp_path: Path) -> None:
     write_card(tmp_path / "good.md")
     write_card(tmp_path / "tag.md", more="name: !!python/object/apply:os.system [id]\n")

@@ -166,7 +166,12 @@ def guest_for(api: BotApi, way: str, folder: Path) -> None:
 
 
 @pytest.fixture(
-    params=[(form, way) for form in ("python", "guest") for way in ("webhook", "polling")],
+    params=[
+        ("python", "webhook"),
+        pytest.param(("python", "polling"), marks=pytest.mark.slow),
+        pytest.param(("guest", "webhook"), marks=pytest.mark.slow),
+        ("guest", "polling"),
+    ],
     ids="-".join,
 )
 def bot(

@@ -253,6 +253,7 @@ async def test_bodies_that_do_not_come_are_not_waited_for(serve: Serve) -> None:
             assert [await ended(*one) for one in slow] == ["408"] * 20
 
 
+@pytest.mark.slow
 async def test_bodies_that_nobody_has_signed_hold_so_much_memory_and_stop_nobody(
     serve: Serve,
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_skill_says_how_what_and_when(skill: Declared) -> None:
     assert len(text) <= CHARACTERS
 
 
+@pytest.mark.slow
 async def test_the_sanitizers_take_nothing_away(tmp_path: Path) -> None:
     async with gateway(tmp_path) as gate:
         for one in SHIPPED.declared:

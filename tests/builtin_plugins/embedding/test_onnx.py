@@ -151,6 +151,7 @@ def test_part_of_a_query_behind_its_last_token_is_not_made_up(minilm: OnnxModel)
     assert behind is None
 
 
+@pytest.mark.slow
 def test_model_that_only_reads_queries_takes_little_room(tmp_path: Path) -> None:
     script = (
         "import psutil\n"
@@ -179,6 +180,7 @@ def test_the_graph_of_queries_is_what_its_script_writes() -> None:
 # -- other files ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_folder_of_ones_own_gives_the_same_vectors(copied: Path, minilm: OnnxModel) -> None:
     files = find_files(EmbeddingSettings(model_path=copied, model_sha256=MINILM_SHA256))
     model = OnnxModel(files)

@@ -121,6 +121,7 @@ def test_a_file_that_is_missing_or_damaged_is_named(tmp_path: Path, how: str) ->
         ShippedVectors.read(fingerprint, path)
 
 
+@pytest.mark.slow
 async def test_without_the_file_the_model_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -148,6 +148,7 @@ def longest_hold(work: Callable[[], Any]) -> float:
     return max(later - earlier for earlier, later in pairwise(ticks)) / ticks[-1]
 
 
+@pytest.mark.slow
 def test_a_large_state_holds_up_nobody_and_is_read_again_when_it_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -367,6 +367,7 @@ def ended(writer: subprocess.Popen[str]) -> int:
     return code
 
 
+@pytest.mark.slow
 def test_two_writers_at_once_lose_nothing_of_each_other(tmp_path: Path) -> None:
     root = homes.codex(tmp_path)
     writers = [switching(root, "github", 41), switching(root, "docs:latest", 41)]

@@ -137,6 +137,7 @@ async def test_whatever_fails_there_is_a_row_for_each_call_and_no_other(
     assert [row["seq"] for row in rows] == list(range(1, len(handed) + 1))
 
 
+@pytest.mark.slow
 async def test_refused_calls_do_not_fill_the_memory_while_the_store_is_away(
     store: SqlStore,
 ) -> None:

@@ -317,6 +317,7 @@ def test_prices_are_not_guessed_before_they_are_loaded() -> None:
         Prices({}, WORST).of(ModelRef("openai", "gpt-4o"), AT)
 
 
+@pytest.mark.slow
 async def test_prices_of_many_models_are_not_all_kept() -> None:
     prices = Prices({"a/*": GPT_5}, WORST)
     for number in range(5_000):
@@ -324,6 +325,7 @@ async def test_prices_of_many_models_are_not_all_kept() -> None:
     assert len(prices._kept) <= 4096
 
 
+@pytest.mark.slow
 def test_the_library_is_not_loaded_with_the_plugin() -> None:
     code = (
         "import sys; from hookgate.builtin_plugins.metering.prices import book, settings; "

@@ -11,6 +11,7 @@ from statistics import median
 from time import process_time
 from typing import Any
 
+import pytest
 from tests.builtin_plugins.planning.planned import GOOD, asked, planning
 from tests.builtin_plugins.turns import attach, make_host, make_turn
 from tests.support.script import Script
@@ -26,6 +27,7 @@ BUDGET = 0.0002
 """Seconds of the process for one turn."""
 
 
+@pytest.mark.slow
 async def test_a_turn_costs_less_than_a_fifth_of_a_millisecond(tmp_path: Path) -> None:
     host = make_host(tmp_path)
     attach(host)

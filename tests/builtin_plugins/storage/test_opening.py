@@ -404,6 +404,7 @@ def test_a_disk_that_is_full_at_start_leaves_an_ephemeral_store(tmp_path: Path) 
     assert "cannot be used: disk I/O error" in printed
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_refuses_writes_and_keeps_what_was_acknowledged(
     tmp_path: Path,
 ) -> None:

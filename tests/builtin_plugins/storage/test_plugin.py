@@ -185,6 +185,7 @@ async def test_without_its_driver_a_postgresql_url_says_what_to_install(
             pytest.fail("it started")
 
 
+@pytest.mark.slow
 def test_the_plugin_is_imported_without_the_database_library() -> None:
     code = (
         "import sys, hookgate.builtin_plugins.storage.plugin, "

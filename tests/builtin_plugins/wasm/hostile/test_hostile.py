@@ -19,10 +19,7 @@ TOGETHER = (
     *("loop", "loop-with-endless-fuel", "recursion", "grows-until-it-is-full", "unreachable"),
     *("answers-at-minus-eight", "storm-of-host-calls", "sleeping-host-call"),
 )
-OF_EACH_SORT = (
-    *("memory-of-compiling", "thousands-of-exports", "shared-memory", "64-bit-memory"),
-    *("two-memories", "too-large", "text", "hookgate.http", "poll_oneoff-with-all-of-wasi"),
-)
+OF_EACH_SORT = ("shared-memory", "too-large", "hookgate.http")
 """What is refused, each for a reason of its own; each is compiled in a process of its own."""
 OVER = 0.1
 """Seconds past its limit within which a guest must have ended."""
@@ -94,6 +91,7 @@ async def test_a_hostile_module_is_refused_by_name(name: str, sandbox: Sandbox) 
     assert min(held) < HELD
 
 
+@pytest.mark.slow
 async def test_all_of_them_at_once_leave_the_event_loop_alone(sandbox: Sandbox) -> None:
     guests = [(CALLS[name], await load(sandbox, CALLS[name])) for name in TOGETHER]
     calls = [
