@@ -7,11 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Index, MetaData, delete, insert, select
+from sqlalchemy import ColumnElement, Connection, Index, MetaData, bindparam, delete, insert, select
 
 from hookgate import Store
 from hookgate.builtin_plugins.audit.seals import Head, Sealer
 from hookgate.kit.records import Field, Record
+from hookgate.kit.records.statements import Prepared
 
 SCRIPTS = Path(__file__).parent / "migrations"
 METADATA = MetaData(info={"complete": True})
@@ -56,6 +57,13 @@ class AuditEntry(Record):
 ENTRIES = AuditEntry.table
 _C = ENTRIES.c
 _HEAD = select(_C.chain, _C.seq, _C.seal)
+_OWN = Prepared(
+    _HEAD.where(_C.chain == bindparam("mine")).order_by(_C.seq.desc()).limit(1),
+)
+_ADD = Prepared(insert(ENTRIES), ENTRIES.c.keys())
+_FORGET = Prepared(
+    delete(ENTRIES).where(_C.chain == bindparam("mine"), _C.seq <= bindparam("last"))
+)
 
 
 class Keeper:
@@ -89,13 +97,12 @@ class Keeper:
     def _keep(self, row: Mapping[str, Any], connection: Connection) -> Head:
         # What stands at the end is read within the transaction: a row that could not be committed
         # leaves no gap.
-        own = _HEAD.where(_C.chain == row["chain"]).order_by(_C.seq.desc()).limit(1)
-        head = _head(connection.execute(own).first()) or _newest(connection)
+        own = _OWN.rows(connection, mine=row["chain"])
+        head = _head(own[0]) if own else _newest(connection)
         sealed = self._sealer.chained(row, head)
-        connection.execute(insert(ENTRIES).values(sealed))
+        _ADD.run(connection, [sealed])
         if not self.whole:
-            old = (_C.chain == sealed["chain"]) & (_C.seq <= sealed["seq"] - self._ring)
-            connection.execute(delete(ENTRIES).where(old))
+            _FORGET.count(connection, mine=sealed["chain"], last=sealed["seq"] - self._ring)
         return Head(chain=sealed["chain"], seq=sealed["seq"], seal=sealed["seal"])
 
     async def newest(self) -> Head | None:
