@@ -127,10 +127,8 @@ _MOVE_SCOPE = Prepared(
     .where(SCOPES.c.scope == bindparam("of"))
     .values(version=bindparam("to"), removed=bindparam("gone"), next=bindparam("following"))
 )
-_IS_KNOWN = Prepared(
-    select(TURNS.c.place)
-    .where(TURNS.c.scope == bindparam("of"), TURNS.c.message == bindparam("id"))
-    .limit(1)
+_KNOWN = PreparedIn(
+    select(TURNS.c.message).where(TURNS.c.scope == bindparam("of")), TURNS.c.message
 )
 _ADD = Prepared(insert(TURNS), TURNS.c.keys())
 _TRIM = Prepared(
@@ -199,13 +197,16 @@ def add_pieces(connection: Connection, pieces: Sequence[Piece], *, most: int) ->
     """
     by_scope: dict[str, dict[tuple[str, int], Piece]] = {}
     for piece in pieces:
-        mine = by_scope.setdefault(piece["scope"], {})
-        mine.setdefault((piece["message"], piece["part"]), piece)
+        ours = by_scope.setdefault(piece["scope"], {})
+        ours.setdefault((piece["message"], piece["part"]), piece)
     rows: list[Piece] = []
     moved = []
     held = _hold(connection, by_scope)
     for scope, standing in held.items():
-        new = [piece for piece in by_scope[scope].values() if not _is_known(connection, piece)]
+        mine = by_scope[scope].values()
+        messages = list({piece["message"] for piece in mine})
+        known = {row.message for row in _KNOWN.rows(connection, messages, of=scope)}
+        new = [piece for piece in mine if piece["message"] not in known]
         if not new:
             continue
         rows += [
@@ -282,10 +283,6 @@ def _hold(connection: Connection, scopes: Iterable[str]) -> dict[str, ScopeRow]:
         [{"scope": scope, "version": now, "removed": now, "next": 0} for scope in some],
     )
     return {scope: scope_row(connection, scope) for scope in some}
-
-
-def _is_known(connection: Connection, piece: Piece) -> bool:
-    return bool(_IS_KNOWN.rows(connection, of=piece["scope"], id=piece["message"]))
 
 
 # -- how far what was said is known ---------------------------------------------------
