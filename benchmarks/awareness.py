@@ -36,9 +36,8 @@ from rich.table import Table
 from benchmarks._tool_sets import read_set, set_folders
 from benchmarks._vectors import Vectors, model_of
 from benchmarks.report import Figure, report
-from hookgate.builtin_plugins.awareness.cards.card import parse_card
-from hookgate.builtin_plugins.awareness.cards.folders import shipped_cards
-from hookgate.builtin_plugins.awareness.selection import explaining
+from hookgate.builtin_plugins.awareness.cards.folders import parse_card, shipped_cards
+from hookgate.builtin_plugins.awareness.selection import explainer as explaining
 from hookgate.builtin_plugins.awareness.selection.router import TagRouter
 from hookgate.builtin_plugins.awareness.selection.selector import Asking, CardMatcher, fit, order
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings

@@ -19,9 +19,12 @@ from hookgate.core.domain.errors import ProviderErrorKind
 from hookgate.core.gateway.access.peer import NONCE_HEADER, PROOF_HEADER, PURPOSE
 from hookgate.core.gateway.codes import CODES
 from hookgate.core.gateway.operations import Operation
-from hookgate.core.gateway.wire.handshake import PROTOCOL, AuthParams, AuthResult
+from hookgate.core.gateway.wire.rpc import PROTOCOL, AuthParams, AuthResult
 from hookgate.core.gateway.wire.stream import QUEUE_BYTES
-from hookgate.core.gateway.wire.websocket import AUTH_SECONDS, MAX_REQUESTS
+from hookgate.core.gateway.wire.websocket import (
+    AUTH_SECONDS,
+    MAX_REQUESTS,
+)
 from hookgate.core.settings.schema import LimitSettings
 from hookgate.kit.functions.signatures import schema_of
 

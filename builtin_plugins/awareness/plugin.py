@@ -30,24 +30,30 @@ from hookgate import (
     join_taints,
     operations_of,
 )
-from hookgate.builtin_plugins.awareness.cards.listing import fitted, listing, visible
+from hookgate.builtin_plugins.awareness.cards.listing import (
+    LIST_TOOL,
+    REFERENCE_TOOL,
+    fitted,
+    listing,
+    pointer,
+    visible,
+)
 from hookgate.builtin_plugins.awareness.cards.reference import Reference, shipped_reference
 from hookgate.builtin_plugins.awareness.cards.shelf import SOURCE
 from hookgate.builtin_plugins.awareness.operations import AwarenessOperations, CardOperations
 from hookgate.builtin_plugins.awareness.selection import model_selector, runtime_file
-from hookgate.builtin_plugins.awareness.selection.explaining import Explainer
+from hookgate.builtin_plugins.awareness.selection.explainer import Explainer
 from hookgate.builtin_plugins.awareness.selection.injector import (
     STATE,
     TurnCards,
     selections,
     shown_file,
 )
-from hookgate.builtin_plugins.awareness.selection.pointer import LIST_TOOL, REFERENCE_TOOL, pointer
 from hookgate.builtin_plugins.awareness.selection.selector import order
 from hookgate.builtin_plugins.awareness.service import Awareness
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
 from hookgate.builtin_plugins.awareness.switch.control import milliseconds
-from hookgate.builtin_plugins.awareness.switch.instruments import INSTRUMENTS
+from hookgate.builtin_plugins.awareness.switch.report import INSTRUMENTS
 from hookgate.catalogue import KIND_PATTERN
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.acceptance.acceptances import acceptances_of

@@ -10,13 +10,12 @@ from functools import cached_property
 from typing import Any
 
 from hookgate import EMBEDDER, Card, Embedder, EmbeddingError, Host, TurnError
-from hookgate.builtin_plugins.awareness.cards.pins import CARD, Pins, pin_digest
-from hookgate.builtin_plugins.awareness.cards.shelf import CardRegistry
+from hookgate.builtin_plugins.awareness.cards.shelf import CARD, CardRegistry, Pins, pin_digest
 from hookgate.builtin_plugins.awareness.selection import runtime_file
 from hookgate.builtin_plugins.awareness.selection.injector import PREFIX, Rules
+from hookgate.builtin_plugins.awareness.selection.nearness import SentenceVectors
 from hookgate.builtin_plugins.awareness.selection.router import TagRouter
 from hookgate.builtin_plugins.awareness.selection.selector import CardMatcher
-from hookgate.builtin_plugins.awareness.selection.sentence_vectors import SentenceVectors
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings, ProfileSettings
 from hookgate.builtin_plugins.awareness.switch.control import Control
 from hookgate.kit.acceptance.acceptances import Desk, Waiting, acceptances_of

@@ -24,11 +24,11 @@ from hookgate import (
     StoreError,
     new_id,
 )
-from hookgate.builtin_plugins.channels.inbox.intake import deliveries_of
+from hookgate.builtin_plugins.channels.intake import deliveries_of
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.book.deliveries import Deliveries, Delivery
-    from hookgate.builtin_plugins.channels.hosting import Hosted
+    from hookgate.builtin_plugins.channels.roster import Hosted
     from hookgate.builtin_plugins.channels.settings import ApproverSettings
 
 LETTERS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"

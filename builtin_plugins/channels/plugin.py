@@ -19,8 +19,8 @@ from hookgate import (
     StartError,
     operations_of,
 )
-from hookgate.builtin_plugins.channels.hosting import Hosting
 from hookgate.builtin_plugins.channels.operations import ChannelOperations
+from hookgate.builtin_plugins.channels.roster import Hosting
 from hookgate.builtin_plugins.channels.settings import ChannelsSettings
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tables import tables_of

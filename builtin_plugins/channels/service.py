@@ -31,13 +31,13 @@ from hookgate.builtin_plugins.channels.book.events import (
     Leases,
     LostLeaseError,
 )
-from hookgate.builtin_plugins.channels.inbox.intake import Intake
-from hookgate.builtin_plugins.channels.inbox.turning import Turning
-from hookgate.builtin_plugins.channels.outbox.sending import LONGEST_ASKED, Sender
+from hookgate.builtin_plugins.channels.intake import Intake
+from hookgate.builtin_plugins.channels.sender import LONGEST_ASKED, Sender
+from hookgate.builtin_plugins.channels.turns import Turning
 from hookgate.tasks import apart, contained_task, finish
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.channels.hosting import Hosted, Hosting
+    from hookgate.builtin_plugins.channels.roster import Hosted, Hosting
     from hookgate.builtin_plugins.channels.settings import ChannelsSettings
 
 SPARE_SECONDS = 20.0

@@ -29,7 +29,7 @@ from hookgate.builtin_plugins.channels.book.events import ForeignEventError
 from hookgate.tasks import apart, finish
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.channels.hosting import Hosted
+    from hookgate.builtin_plugins.channels.roster import Hosted
     from hookgate.builtin_plugins.channels.service import Service
 
 CAPACITY = 4096

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from hookgate import Invocation, NotAllowedError, OperationModel, TurnError, operation
-from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE
+from hookgate.builtin_plugins.inventory.kept.switches import NATIVE
 from hookgate.builtin_plugins.inventory.projection import SourceStatus
 from hookgate.builtin_plugins.inventory.record import (
     Button,

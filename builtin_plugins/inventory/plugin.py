@@ -17,7 +17,7 @@ from hookgate import (
     Verdict,
     operations_of,
 )
-from hookgate.builtin_plugins.inventory.kept.keeping import Keeping
+from hookgate.builtin_plugins.inventory.kept.switches import Keeping
 from hookgate.builtin_plugins.inventory.operations import InventoryOperations
 from hookgate.builtin_plugins.inventory.service import Opened, opened
 from hookgate.builtin_plugins.inventory.settings import InventorySettings

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from hookgate import Capability, CapabilityDetail, PartStanding, StoreError
-from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE
+from hookgate.builtin_plugins.inventory.kept.switches import NATIVE
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.inventory.kept.tables import Skill, StoreProjection

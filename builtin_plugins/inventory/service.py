@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from hookgate import STORE, SWITCHES, Capability, Host, Principal, StartError, StoreError, Switch
-from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE, Keeping
+from hookgate.builtin_plugins.inventory.kept.switches import NATIVE, Keeping
 from hookgate.builtin_plugins.inventory.multiplexer import Multiplexer
 from hookgate.builtin_plugins.inventory.projection import (
     RECORDS,

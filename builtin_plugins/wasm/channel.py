@@ -22,9 +22,9 @@ from hookgate import (
     WebhookReply,
     plain_text,
 )
-from hookgate.builtin_plugins.wasm.bounded import LONG, aside
+from hookgate.builtin_plugins.wasm.bounds import LONG, aside
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError
-from hookgate.builtin_plugins.wasm.host.calls import GuestCall, HostRefusal
+from hookgate.builtin_plugins.wasm.host.functions import GuestCall, HostRefusal
 from hookgate.builtin_plugins.wasm.wire import (
     FaultError,
     HttpRequest,

@@ -9,15 +9,18 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from hookgate import HookgateError, Host
-from hookgate.builtin_plugins.wasm.bounded import aside
+from hookgate.builtin_plugins.wasm.bounds import aside
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
 from hookgate.builtin_plugins.wasm.engine.limits import Limits, WasiGrants
 from hookgate.builtin_plugins.wasm.engine.sandbox import Guest, Sandbox
-from hookgate.builtin_plugins.wasm.host.calls import GuestCall, HostRefusal
 from hookgate.builtin_plugins.wasm.host.folders import FolderJudge
-from hookgate.builtin_plugins.wasm.host.functions import HostFunctions
+from hookgate.builtin_plugins.wasm.host.functions import (
+    GuestCall,
+    HostFunctions,
+    HostRefusal,
+    environment,
+)
 from hookgate.builtin_plugins.wasm.host.http import Door
-from hookgate.builtin_plugins.wasm.host.plain import environment
 from hookgate.builtin_plugins.wasm.instruments import CALL, REFUSED
 from hookgate.builtin_plugins.wasm.packages.manifest import Manifest, ToolSection, within
 from hookgate.builtin_plugins.wasm.wire import (

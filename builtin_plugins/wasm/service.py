@@ -15,15 +15,14 @@ from time import monotonic
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hookgate import STORE, HookgateError, Host, Tool, TurnError
-from hookgate.builtin_plugins.wasm.packages.loading import Loads
+from hookgate.builtin_plugins.wasm.packages.loads import Loads
 from hookgate.kit.acceptance.acceptances import AcceptanceBook, Desk, Waiting, acceptances_of
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.channel import GuestChannel
     from hookgate.builtin_plugins.wasm.guests import Guests, LoadedPlugin
-    from hookgate.builtin_plugins.wasm.packages.accepted import Copies, GuestAcceptance
+    from hookgate.builtin_plugins.wasm.packages.acceptance import Copies, Found, GuestAcceptance
     from hookgate.builtin_plugins.wasm.packages.folders import Package
-    from hookgate.builtin_plugins.wasm.packages.survey import Found
     from hookgate.builtin_plugins.wasm.settings import WasmSettings
     from hookgate.builtin_plugins.wasm.tables import Values
 
@@ -131,7 +130,7 @@ class WasmPlugins:
         there = await asyncio.to_thread(record.exists)
         if not there and not self.book.of(GUEST):
             return {}
-        from hookgate.builtin_plugins.wasm.packages.accepted import GuestAcceptance, recorded
+        from hookgate.builtin_plugins.wasm.packages.acceptance import GuestAcceptance, recorded
 
         if there:
             # A version before kept it there, for this home alone.
@@ -154,7 +153,7 @@ class WasmPlugins:
     @property
     def _copies(self) -> Copies:
         """The copies of installed plugins, in the home folder."""
-        from hookgate.builtin_plugins.wasm.packages.accepted import Copies
+        from hookgate.builtin_plugins.wasm.packages.acceptance import Copies
 
         return Copies(self._home)
 
@@ -230,7 +229,7 @@ class WasmPlugins:
                 return look
             # Off the loop: it is long to load.
             survey = await asyncio.to_thread(
-                import_module, "hookgate.builtin_plugins.wasm.packages.survey"
+                import_module, "hookgate.builtin_plugins.wasm.packages.acceptance"
             )
             fresh: list[GuestAcceptance] = []
             found = survey.look_through(
@@ -257,7 +256,7 @@ class WasmPlugins:
             return look
 
     def _looked_at(self, found: Found, fresh: list[GuestAcceptance]) -> Plugin:
-        from hookgate.builtin_plugins.wasm.packages.accepted import GuestAcceptance
+        from hookgate.builtin_plugins.wasm.packages.acceptance import GuestAcceptance
 
         package = found.package
         light = _without_bytes(found)
@@ -446,7 +445,7 @@ class WasmPlugins:
 
     async def _keep(self, package: Package, *, installed: bool, by: str) -> GuestAcceptance:
         """Record that a plugin is accepted, and let it count: what cannot be recorded does not."""
-        from hookgate.builtin_plugins.wasm.packages.accepted import GuestAcceptance
+        from hookgate.builtin_plugins.wasm.packages.acceptance import GuestAcceptance
 
         accepted = GuestAcceptance.of(package, installed=installed, by=by, at=self._now())
         await self._record(accepted)

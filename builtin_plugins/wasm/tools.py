@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from hookgate import Content, SessionKey, Taint, Tool, ToolResult, Turn, key_text
-from hookgate.builtin_plugins.wasm.bounded import aside
+from hookgate.builtin_plugins.wasm.bounds import aside
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError
-from hookgate.builtin_plugins.wasm.host.calls import GuestCall
+from hookgate.builtin_plugins.wasm.host.functions import GuestCall
 from hookgate.builtin_plugins.wasm.wire import (
     FaultError,
     ToolAnswer,

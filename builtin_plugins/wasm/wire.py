@@ -18,7 +18,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from pydantic_core import to_json
 
 from hookgate import Content
-from hookgate.builtin_plugins.wasm.bounded import TooMuchError, hold
+from hookgate.builtin_plugins.wasm.bounds import TooMuchError, hold
 from hookgate.wire import Documented, content_from_json, content_to_json, wrong_in_content
 
 EXPORTS: Final = ("describe", "handle_tool_call", "parse_incoming", "format_outgoing", "poll")

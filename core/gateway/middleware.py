@@ -10,7 +10,7 @@ from hookgate.core.domain import strict_json
 from hookgate.core.gateway.access.peer import NONCE_HEADER, PROOF_HEADER, prove
 from hookgate.core.gateway.bodies import BODIES
 from hookgate.core.gateway.codes import describe_error, wire_error
-from hookgate.core.gateway.request_keys import CALLER, CLIENT, ROUTE
+from hookgate.core.gateway.requests import CALLER, CLIENT, ROUTE
 from hookgate.core.gateway.routes import Handler, Route
 from hookgate.core.hooks.tasks import contained
 

@@ -15,10 +15,8 @@ from hookgate.core.gateway.bodies import UnverifiedBodies
 from hookgate.core.gateway.clients import Clients
 from hookgate.core.gateway.codes import wire_error
 from hookgate.core.gateway.operations import result_json
-from hookgate.core.gateway.request_keys import CALLER
-from hookgate.core.gateway.request_log import RequestLog
-from hookgate.core.gateway.wire.handshake import PROTOCOL
-from hookgate.core.gateway.wire.rpc import Methods, event_data
+from hookgate.core.gateway.requests import CALLER, RequestLog
+from hookgate.core.gateway.wire.rpc import PROTOCOL, Methods, event_data
 from hookgate.core.gateway.wire.stream import QUEUE_BYTES
 from hookgate.core.hooks.tasks import EXPIRED, Expiry
 from hookgate.core.host import KEY_ENDED

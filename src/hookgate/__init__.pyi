@@ -215,8 +215,8 @@ from hookgate.core.gateway.bodies import (
 from hookgate.core.gateway.codes import (
     ErrorAnswer as ErrorAnswer,
 )
-from hookgate.core.gateway.request_keys import client_of as client_of
-from hookgate.core.gateway.request_keys import principal_of as principal_of
+from hookgate.core.gateway.requests import client_of as client_of
+from hookgate.core.gateway.requests import principal_of as principal_of
 from hookgate.core.gateway.routes import (
     Routes as Routes,
 )

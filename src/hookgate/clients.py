@@ -17,6 +17,6 @@ from hookgate.core.gateway.codes import (
     describe_error as describe_error,
     wire_error as wire_error,
 )
-from hookgate.core.gateway.wire.handshake import (
+from hookgate.core.gateway.wire.rpc import (
     PROTOCOL as PROTOCOL,
 )

@@ -33,7 +33,7 @@ from tests.integration.test_awareness import (
 from tests.support.script import Events, Tools, call, echo_tool, say, settled, until
 
 from hookgate import Gateway
-from hookgate.builtin_plugins.awareness.cards.pins import Pins, pin_digest
+from hookgate.builtin_plugins.awareness.cards.shelf import Pins, pin_digest
 from hookgate.builtin_plugins.awareness.selection.injector import plain_id
 from hookgate.builtin_plugins.awareness.selection.runtime_file import place_of
 from hookgate.builtin_plugins.awareness.settings import RemoteCard
@@ -559,7 +559,7 @@ async def test_a_new_card_costs_no_second_look_at_the_others_and_no_work_on_the_
         threads.append(threading.get_ident())
         return pin_digest(one)
 
-    monkeypatch.setattr("hookgate.builtin_plugins.awareness.cards.pins.pin_digest", digest)
+    monkeypatch.setattr("hookgate.builtin_plugins.awareness.cards.shelf.pin_digest", digest)
     async with running(tmp_path, plugins=[Looking()]) as (gate, _):
         await ask(gate, "cards.list")
         looked.clear()

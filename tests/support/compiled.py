@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hookgate.builtin_plugins.wasm.engine.compiled import compiling
+from hookgate.builtin_plugins.wasm.engine.compiled import artefacts as compiling
 from hookgate.builtin_plugins.wasm.engine.compiled.artefacts import Artefacts
 from hookgate.builtin_plugins.wasm.engine.limits import Limits
 

@@ -1,8 +1,8 @@
-"""What there is, by kind, for a model that asks."""
+"""What there is, by kind, for a model that asks, and the pointer that tells it to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal
 
 from hookgate import Capability, CapabilityKind, PluginInfo, Turn
@@ -169,3 +169,34 @@ def _describe(data: Mapping[str, Any], chars: int) -> None:
             text = row.pop("description", "")
             if chars and text:
                 row["description"] = text if len(text) <= chars else f"{text[: chars - 3]}..."
+
+
+# -- pointer ---------------------------------------------------------------------
+
+# The pointer: two sentences that are always there, and name the tools that tell the rest.
+
+LIST_TOOL = "list_capabilities"
+REFERENCE_TOOL = "read_reference"
+
+MAX_CHARS = 600
+MAX_TOKENS = 150
+"""What the pointer may take at most; it goes with every turn."""
+
+
+def pointer(tools: Collection[str]) -> str:
+    """Return the text, for the context and for an AGENTS.md; "" where neither tool is there.
+
+    It describes nothing: what it said of a capability would be paid for on every turn.
+
+    Args:
+        tools: The names of the tools that are offered.
+    """
+    if LIST_TOOL not in tools:
+        return ""
+    text = (
+        "This gateway can do more than is described here. Call "
+        f"`{LIST_TOOL}` to see what there is and whether it is on."
+    )
+    if REFERENCE_TOOL in tools:
+        text += f" Call `{REFERENCE_TOOL}` to read how a part of it works."
+    return text

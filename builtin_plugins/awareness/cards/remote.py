@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import httpx
 
 from hookgate import Card, Egress, HookgateError
-from hookgate.builtin_plugins.awareness.cards.card import CARD_BYTES, parse_card
+from hookgate.builtin_plugins.awareness.cards.folders import CARD_BYTES, parse_card
 from hookgate.kit.content.documents import Reading
 from hookgate.kit.content.files import decoded, write_whole
 from hookgate.kit.content.problems import ContentError, Problem

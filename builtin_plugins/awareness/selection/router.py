@@ -18,8 +18,7 @@ import numpy as np
 
 from hookgate import Card, Embedder
 from hookgate.builtin_plugins.awareness.selection.keywords import KeywordIndex, fold
-from hookgate.builtin_plugins.awareness.selection.nearness import Nearness
-from hookgate.builtin_plugins.awareness.selection.sentence_vectors import SentenceVectors
+from hookgate.builtin_plugins.awareness.selection.nearness import Nearness, SentenceVectors
 
 DEFAULT_TAGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {

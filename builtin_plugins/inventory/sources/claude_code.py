@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.inventory.sources.files import Home, Skills, texts_of
-from hookgate.builtin_plugins.inventory.sources.made import built_ins, connector, skill_record
 from hookgate.builtin_plugins.inventory.sources.source import (
     CapabilityChange,
     UnsupportedCapabilityWriteError,
+    built_ins,
+    connector,
+    skill_record,
 )
 from hookgate.kit.content.files import Stamp, stamp_of
 from hookgate.kit.content.problems import ContentError

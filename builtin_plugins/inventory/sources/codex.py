@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.inventory.sources.files import Home, Skill, Skills
-from hookgate.builtin_plugins.inventory.sources.made import built_ins, connector, skill_record
 from hookgate.builtin_plugins.inventory.sources.source import (
     CapabilityChange,
     CapabilityInstall,
     RuntimeDisconnectedError,
     UnknownCapabilityError,
     UnsupportedCapabilityWriteError,
+    built_ins,
+    connector,
+    skill_record,
 )
 from hookgate.builtin_plugins.inventory.writing.formats import toml_text
 from hookgate.builtin_plugins.inventory.writing.formats.edits import Edit

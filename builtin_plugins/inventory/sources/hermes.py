@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.inventory.sources.files import Home, Skill, Skills, texts_of, truth
-from hookgate.builtin_plugins.inventory.sources.made import built_ins, connector, skill_record
 from hookgate.builtin_plugins.inventory.sources.source import (
     CapabilityChange,
     UnsupportedCapabilityWriteError,
+    built_ins,
+    connector,
+    skill_record,
 )
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hookgate import Capability, Flags, Host
-from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE, Keeping
+from hookgate.builtin_plugins.inventory.kept.switches import NATIVE, Keeping
 from hookgate.builtin_plugins.inventory.record import (
     CapabilityRecord,
     Kind,

@@ -12,13 +12,14 @@ from typing import Any
 
 from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Status, refusal
 from hookgate.builtin_plugins.inventory.sources.files import Home, texts_of, truth
-from hookgate.builtin_plugins.inventory.sources.made import built_ins, connector
 from hookgate.builtin_plugins.inventory.sources.openclaw_link import OpenClawError, OpenClawLink
 from hookgate.builtin_plugins.inventory.sources.source import (
     CapabilityChange,
     RuntimeDisconnectedError,
     UnknownCapabilityError,
     UnsupportedCapabilityWriteError,
+    built_ins,
+    connector,
 )
 
 TRIES = 3

@@ -13,8 +13,12 @@ from typing import Any
 from hookgate.builtin_plugins.wasm.engine import wasi as wasi_parts
 from hookgate.builtin_plugins.wasm.engine.calls import HostFunction, Run
 from hookgate.builtin_plugins.wasm.engine.compiled import child
-from hookgate.builtin_plugins.wasm.engine.compiled.artefacts import Artefact, Artefacts, FolderError
-from hookgate.builtin_plugins.wasm.engine.compiled.compiling import compiled
+from hookgate.builtin_plugins.wasm.engine.compiled.artefacts import (
+    Artefact,
+    Artefacts,
+    FolderError,
+    compiled,
+)
 from hookgate.builtin_plugins.wasm.engine.components import ComponentForm
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
 from hookgate.builtin_plugins.wasm.engine.extism import ExtismForm

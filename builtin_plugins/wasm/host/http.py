@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import httpx
 
 from hookgate import EGRESS, EgressDeniedError, EgressFailedError, Host
-from hookgate.builtin_plugins.wasm.bounded import aside
-from hookgate.builtin_plugins.wasm.host.calls import HostRefusal
+from hookgate.builtin_plugins.wasm.bounds import aside
+from hookgate.builtin_plugins.wasm.host.functions import HostRefusal
 from hookgate.builtin_plugins.wasm.host.secrets import Inserted, Inserter
-from hookgate.builtin_plugins.wasm.packages.flags import SAFE
+from hookgate.builtin_plugins.wasm.packages.grants import SAFE
 from hookgate.builtin_plugins.wasm.wire import ErrorCode, HttpRequest, HttpResponse
 from hookgate.kit.url_grants import NotGrantedError, shown
 

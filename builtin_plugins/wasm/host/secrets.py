@@ -17,8 +17,8 @@ from urllib.parse import quote
 import httpx
 
 from hookgate import Secrets
-from hookgate.builtin_plugins.wasm.bounded import TooMuchError, hold
-from hookgate.builtin_plugins.wasm.host.calls import HostRefusal
+from hookgate.builtin_plugins.wasm.bounds import TooMuchError, hold
+from hookgate.builtin_plugins.wasm.host.functions import HostRefusal
 from hookgate.settings import MASK, MIN_MASKED
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hookgate import Gateway, HookgateError, Settings, ToolResult
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError
 from hookgate.builtin_plugins.wasm.guests import Guests, LoadedPlugin
-from hookgate.builtin_plugins.wasm.host.calls import GuestCall
+from hookgate.builtin_plugins.wasm.host.functions import GuestCall
 from hookgate.builtin_plugins.wasm.tables import METADATA, Values
 from hookgate.builtin_plugins.wasm.tools import call_tool
 from hookgate.kit.records import MemoryStore

@@ -9,7 +9,7 @@ from hookgate import FLAG_NAMES, HookgateError, OperationModel
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.guests import LoadedPlugin
-    from hookgate.builtin_plugins.wasm.packages.accepted import GuestAcceptance
+    from hookgate.builtin_plugins.wasm.packages.acceptance import GuestAcceptance
     from hookgate.builtin_plugins.wasm.packages.folders import Package
     from hookgate.builtin_plugins.wasm.packages.manifest import Manifest
     from hookgate.builtin_plugins.wasm.settings import WasmSettings
@@ -94,7 +94,7 @@ def detail_of(
         loaded: The module in the sandbox, where the plugin runs.
     """
     from hookgate.builtin_plugins.wasm.guests import limits_of
-    from hookgate.builtin_plugins.wasm.packages.accepted import changes
+    from hookgate.builtin_plugins.wasm.packages.acceptance import changes
 
     manifest, problem, limits = package.manifest, "", dict[str, float]()
     try:
@@ -127,7 +127,7 @@ def detail_of(
 
 def held_against(accepted: GuestAcceptance, package: Package) -> list[str]:
     """Return what of `package` is not what was accepted; nothing: []."""
-    from hookgate.builtin_plugins.wasm.packages.accepted import changes
+    from hookgate.builtin_plugins.wasm.packages.acceptance import changes
 
     if accepted.digest == package.digest:
         return []

@@ -1,28 +1,9 @@
-"""Grants: all that a guest may do beside computing.
-
-The grammar::
-
-    grant   = "log" | "clock" | "random"
-            | "http:" [methods " "] target ["?*"]
-            | "store:" namespace ["=" size]
-            | "env:" name
-            | "fs-read:" folder
-            | "secret:" name " -> " place {"," place} " @ " target
-    methods = METHOD {"," METHOD}
-    target  = URL pattern of `hookgate.kit.url_grants` | host [":" port]
-    size    = number ("KB" | "MB")
-    place   = "header" | "body" | "path"
-
-A target without a scheme is ``https://`` and any path; without methods, all of `METHODS` are
-meant. Below a path that ends in ``/*`` the query is free; of one fixed path ``?*`` frees it, and
-without that there is none. Whatever is none of these is refused: a grant that is passed over in
-silence would be taken for one that was given.
-"""
+"""Grants: all that a guest may do beside computing, and what they prove about its tools."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -30,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 import httpx
 
+from hookgate import FLAG_NAMES, Flags
 from hookgate.kit.url_grants import Grant as UrlGrant
 from hookgate.kit.url_grants import Grants as UrlGrants
 from hookgate.kit.url_grants import NotGrantedError, Target
@@ -393,3 +375,75 @@ def _covers(grants: UrlGrants, url: httpx.URL) -> bool:
     except NotGrantedError:
         return False
     return True
+
+
+# -- What the grants of a guest prove about its tools ----------------------------
+
+# A guest reaches the world through its grants and by no other way. What no grant allows cannot
+# happen, and what one allows has to be counted as done. Text that a guest keeps in its store
+# carries the taint of the turn that brought it, so a namespace alone is no external data.
+#
+# One thing grants do not prove: what a request changes at the other side. That a GET changes
+# nothing is the other side's word, and many a GET sends a message. So wherever a guest writes any
+# part of what it asks for, whether a tool writes or has something act later rests on its
+# declaration. What is left is a request by `SAFE` methods to one fixed path without query and
+# body, of which a guest decides when it is sent and which headers, none of them a method: whoever
+# granted it has read it.
+
+SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
+"""Methods by which a caller asks for no change (RFC 9110, 9.2.1)."""
+
+
+def flags_of(granted: Granted, declared: Mapping[str, bool | None]) -> Flags:
+    """Return the flags of a tool, each proven one with its ground.
+
+    Args:
+        granted: The grants of its plugin.
+        declared: What the manifest declares, by the flag's name.
+    """
+    known = _known(granted)
+    values = {name: known[name][0] if name in known else declared.get(name) for name in FLAG_NAMES}
+    return Flags(
+        **values,
+        proven=frozenset(known),
+        grounds=tuple((name, ground) for name, (_, ground) in known.items()),
+    )
+
+
+def contradictions(granted: Granted, declared: Mapping[str, bool | None]) -> list[str]:
+    """Return what a declaration says and the grants disprove, in sentences."""
+    return [
+        f"`{name} = {_lower(declared[name])}` is declared, and the grants prove {_lower(value)} "
+        f"({ground})"
+        for name, (value, ground) in _known(granted).items()
+        if declared.get(name) is not None and declared[name] != value
+    ]
+
+
+def _known(granted: Granted) -> dict[str, tuple[bool, str]]:
+    """Return what the grants prove: the flag's name, its value and the ground."""
+    sends = [one.text for one in granted.http]
+    reads = [*sends, *(one.text for one in granted.folders), *(one.text for one in granted.env)]
+    writes = [one.text for one in granted.stores.values()]
+    known = {
+        "reads_external_data": (bool(reads), _ground(reads, "no grant http:, fs-read: or env:")),
+        "sends_externally": (bool(sends), _ground(sends, "no grant http:")),
+        "executes_privileged": (False, "no grant runs commands"),
+    }
+    fixed = all(SAFE.issuperset(one.methods) and one.is_one_url for one in granted.http)
+    asks = "http: asks for fixed paths alone" if granted.http else "no grant http:"
+    if writes or fixed:
+        known["writes_persistent_state"] = (bool(writes), _ground(writes, f"no store:, and {asks}"))
+    if fixed:
+        ground = f"a guest ends with its call, and {asks}"
+        known["creates_autonomous_actions"] = (False, ground)
+    return known
+
+
+def _ground(grants: Sequence[str], without: str) -> str:
+    more = f" and {len(grants) - 2} more" if len(grants) > 2 else ""
+    return ", ".join(grants[:2]) + more if grants else without
+
+
+def _lower(value: bool | None) -> str:
+    return str(value).lower()

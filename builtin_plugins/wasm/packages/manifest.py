@@ -9,8 +9,12 @@ from pydantic import AfterValidator, Field, model_validator
 
 from hookgate import ChannelFeatures, ConfigError, Flags, Polling, Section, Webhook
 from hookgate.builtin_plugins.wasm.engine.limits import Limits
-from hookgate.builtin_plugins.wasm.packages.flags import contradictions, flags_of
-from hookgate.builtin_plugins.wasm.packages.grants import Granted, parse_grant
+from hookgate.builtin_plugins.wasm.packages.grants import (
+    Granted,
+    contradictions,
+    flags_of,
+    parse_grant,
+)
 from hookgate.builtin_plugins.wasm.settings import CallLimits
 from hookgate.catalogue import EXAMPLE_CHARS, EXAMPLES
 from hookgate.kit.content.documents import ArgumentsSchema, parse_toml, read

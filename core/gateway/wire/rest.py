@@ -12,7 +12,7 @@ from hookgate.core.domain import strict_json
 from hookgate.core.domain.messages import new_id
 from hookgate.core.gateway.codes import describe_error, wire_error
 from hookgate.core.gateway.operations import Invocation
-from hookgate.core.gateway.request_keys import CALLER
+from hookgate.core.gateway.requests import CALLER
 from hookgate.core.gateway.wire.sse import GOING_AWAY, GRACE, KEEP_ALIVE, LOOK, EventStream
 
 if TYPE_CHECKING:

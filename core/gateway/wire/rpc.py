@@ -14,6 +14,7 @@ from hookgate.core.domain import strict_json
 from hookgate.core.domain.errors import WireError
 from hookgate.core.gateway.access.auth import Gate
 from hookgate.core.gateway.codes import wire_error
+from hookgate.core.gateway.operations import OperationModel
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -343,3 +344,25 @@ def _clean(value: Any) -> Any:
             return value if not isinstance(value, int) or abs(value) < 2**53 else str(value)
         case _:
             return _clean(str(value))
+
+
+# -- What a socket says to be let in, and what it is told ------------------------
+
+PROTOCOL = 1
+"""The version of the wire protocol. It grows when an old client would no longer work."""
+
+
+class AuthParams(OperationModel):
+    """The token of a socket that has shown none yet."""
+
+    token: str
+    """The token."""
+
+
+class AuthResult(OperationModel):
+    """The socket is open."""
+
+    principal: str
+    """Who the gateway takes the client for."""
+    scopes: tuple[str, ...]
+    """What it may do."""

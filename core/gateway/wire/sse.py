@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 from aiohttp import web
 
 from hookgate.core.domain.turn import Principal
-from hookgate.core.gateway.request_keys import CALLER
+from hookgate.core.gateway.requests import CALLER
 from hookgate.core.gateway.server import SERVER
 from hookgate.core.gateway.wire.stream import EventOutbox
 

@@ -14,8 +14,9 @@ from hookgate.core.gateway.access.auth import SUBPROTOCOL
 from hookgate.core.gateway.access.credentials import BEARER_PROTOCOL, offered_protocols
 from hookgate.core.gateway.codes import describe_error, wire_error
 from hookgate.core.gateway.operations import Invocation
-from hookgate.core.gateway.wire.handshake import AuthParams, AuthResult
 from hookgate.core.gateway.wire.rpc import (
+    AuthParams,
+    AuthResult,
     BadCall,
     binary_frame,
     error_frame,

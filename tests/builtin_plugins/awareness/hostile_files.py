@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.builtin_plugins.awareness.card_files import BODY, card_text
 
-from hookgate.builtin_plugins.awareness.cards.card import CARD_BYTES
+from hookgate.builtin_plugins.awareness.cards.folders import CARD_BYTES
 
 OUTSIDE = "BYTES-FROM-OUTSIDE"
 """Stands in every file outside the folder, in its id too."""

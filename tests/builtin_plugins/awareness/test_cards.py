@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
-from hookgate.builtin_plugins.awareness.cards.card import (
+from hookgate.builtin_plugins.awareness.cards.folders import (
     FRONTMATTER_BYTES,
     CardHead,
     TriggersText,

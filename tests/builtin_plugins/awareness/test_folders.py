@@ -392,7 +392,7 @@ def test_a_folder_that_is_trusted_no_more_is_read_again(
 WATCHED = """
 import sys
 from pathlib import Path
-from hookgate.builtin_plugins.awareness.cards.card import parse_card
+from hookgate.builtin_plugins.awareness.cards.folders import parse_card
 from hookgate.builtin_plugins.awareness.cards.folders import CardFolder, scan
 
 # Python loads a codec, and pydantic makes a model, when it is first asked for.

@@ -11,8 +11,7 @@ from tests.builtin_plugins.awareness.card_files import card_text, write_card
 from tests.builtin_plugins.awareness.hostile_files import GOOD, OUTSIDE, special, texts
 
 from hookgate.builtin_plugins.awareness.cards import folders
-from hookgate.builtin_plugins.awareness.cards.card import CARD_BYTES
-from hookgate.builtin_plugins.awareness.cards.folders import CardFolder, CardScan, scan
+from hookgate.builtin_plugins.awareness.cards.folders import CARD_BYTES, CardFolder, CardScan, scan
 
 WORST_SECONDS = 0.2
 """CPU time that any one file may take; a busy machine gets several tries."""

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 from tests.builtin_plugins.stores import book_of, differences, kept_in, opened_store
 
-from hookgate.builtin_plugins.awareness.cards.pins import CARD, Change, Pins, pin_digest
+from hookgate.builtin_plugins.awareness.cards.shelf import CARD, Change, Pins, pin_digest
 from hookgate.core.domain.descriptors import Card, Triggers
 from hookgate.kit.acceptance import tables
 from hookgate.ports import Store

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hookgate.builtin_plugins.awareness.selection.nearness import SentenceVectors
 from hookgate.builtin_plugins.awareness.selection.router import DEFAULT_TAGS, TagRouter, examples
-from hookgate.builtin_plugins.awareness.selection.sentence_vectors import SentenceVectors
 from hookgate.core.domain.descriptors import Card, Triggers
 from hookgate.core.domain.errors import EmbeddingError
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.awareness.selection.sentence_vectors import (
+from hookgate.builtin_plugins.awareness.selection.nearness import (
     SentenceVectors,
     read_vectors,
     write_vectors,

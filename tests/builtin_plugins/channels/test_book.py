@@ -22,8 +22,8 @@ from hookgate.builtin_plugins.channels.book.events import (
     event_key,
     milliseconds,
 )
-from hookgate.builtin_plugins.channels.hosting import Hosted
-from hookgate.builtin_plugins.channels.outbox.sending import Sender
+from hookgate.builtin_plugins.channels.roster import Hosted
+from hookgate.builtin_plugins.channels.sender import Sender
 from hookgate.builtin_plugins.channels.settings import ChannelSettings
 from hookgate.core.domain.ports import CLOCK
 from hookgate.kit.tables import tables_of

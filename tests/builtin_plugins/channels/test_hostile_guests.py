@@ -13,7 +13,7 @@ from tests.support.bot_api import TOKEN, BotApi
 from tests.support.telegram import SECRET, Telegram
 
 from hookgate import Address, ReceivedMessage
-from hookgate.builtin_plugins.channels.hosting import Hosted
+from hookgate.builtin_plugins.channels.roster import Hosted
 from hookgate.builtin_plugins.channels.settings import ChannelSettings
 from hookgate.kit.testing.model import ScriptedModel, call, say
 

@@ -23,7 +23,7 @@ from hookgate.builtin_plugins.channels import service
 from hookgate.builtin_plugins.channels.book import events as book
 from hookgate.builtin_plugins.channels.book.deliveries import Deliveries, Delivery
 from hookgate.builtin_plugins.channels.book.events import Events, Leases, event_key
-from hookgate.builtin_plugins.channels.inbox.intake import INTERRUPTED
+from hookgate.builtin_plugins.channels.intake import INTERRUPTED
 from hookgate.builtin_plugins.storage import lanes
 from hookgate.core.domain.models import ModelRequest
 from hookgate.core.gateway.serve import listen

@@ -24,7 +24,7 @@ from hookgate.builtin_plugins.inventory.sources import files
 from hookgate.builtin_plugins.inventory.sources.claude_code import ClaudeCodeSource
 from hookgate.builtin_plugins.inventory.sources.codex import CodexSource
 from hookgate.builtin_plugins.inventory.sources.hermes import HermesSource
-from hookgate.builtin_plugins.inventory.sources.made import connector
+from hookgate.builtin_plugins.inventory.sources.source import connector
 
 
 def by_key(source: Any) -> dict[str, CapabilityRecord]:
@@ -264,7 +264,7 @@ def heard(event, args):
 from pathlib import Path
 from hookgate.builtin_plugins.inventory.sources.claude_code import ClaudeCodeSource
 from hookgate.builtin_plugins.inventory.sources.hermes import HermesSource
-from hookgate.builtin_plugins.inventory.sources.made import connector
+from hookgate.builtin_plugins.inventory.sources.source import connector
 from hookgate.builtin_plugins.inventory.sources.codex import CodexSource
 root = Path(sys.argv[1])
 sys.addaudithook(heard)

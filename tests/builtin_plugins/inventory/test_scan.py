@@ -10,7 +10,7 @@ import pytest
 from tests.support.examples import sampled
 
 from hookgate.builtin_plugins.inventory.sources.source import CapabilityInstall
-from hookgate.builtin_plugins.inventory.writing.scan import RULES, scan
+from hookgate.builtin_plugins.inventory.writing.writes import RULES, scan
 
 
 def found(**given: Any) -> set[str]:

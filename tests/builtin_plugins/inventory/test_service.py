@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
-from hookgate.builtin_plugins.inventory.kept.keeping import Keeping
+from hookgate.builtin_plugins.inventory.kept.switches import Keeping
 from hookgate.builtin_plugins.inventory.multiplexer import Multiplexer
 from hookgate.builtin_plugins.inventory.projection import Projection
 from hookgate.builtin_plugins.inventory.record import CapabilityRecord

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.support.examples import examples
 
-from hookgate.builtin_plugins.wasm.bounded import (
+from hookgate.builtin_plugins.wasm.bounds import (
     DEPTH,
     ESCAPES,
     KEYS,

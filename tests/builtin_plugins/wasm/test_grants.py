@@ -7,7 +7,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.wasm.packages.flags import contradictions, flags_of
 from hookgate.builtin_plugins.wasm.packages.grants import (
     METHODS,
     EnvGrant,
@@ -17,6 +16,8 @@ from hookgate.builtin_plugins.wasm.packages.grants import (
     HttpGrant,
     SecretGrant,
     StoreGrant,
+    contradictions,
+    flags_of,
     parse_grant,
 )
 from hookgate.core.domain.descriptors import FLAG_NAMES

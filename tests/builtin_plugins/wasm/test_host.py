@@ -27,10 +27,8 @@ from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.wasm import tables
 from hookgate.builtin_plugins.wasm.engine.calls import CallContext
 from hookgate.builtin_plugins.wasm.engine.limits import Limits
-from hookgate.builtin_plugins.wasm.host.calls import GuestCall
-from hookgate.builtin_plugins.wasm.host.functions import HostFunctions
+from hookgate.builtin_plugins.wasm.host.functions import GuestCall, HostFunctions, serve_store
 from hookgate.builtin_plugins.wasm.host.http import Door
-from hookgate.builtin_plugins.wasm.host.store import serve_store
 from hookgate.builtin_plugins.wasm.packages.grants import Granted
 from hookgate.builtin_plugins.wasm.settings import WasmSettings
 from hookgate.builtin_plugins.wasm.tables import METADATA, Values

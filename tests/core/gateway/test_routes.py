@@ -12,7 +12,7 @@ from tests.support.wire import Served, bearer, serving, tokens
 
 from hookgate.core.domain.errors import StartError
 from hookgate.core.gateway.app import ROUTES, build_app
-from hookgate.core.gateway.request_keys import client_of, principal_of
+from hookgate.core.gateway.requests import client_of, principal_of
 from hookgate.core.gateway.routes import Access, Routes
 from hookgate.hookspecs import hookimpl
 

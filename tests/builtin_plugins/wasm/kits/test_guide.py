@@ -7,7 +7,8 @@ from dataclasses import fields
 
 import pytest
 
-from hookgate.builtin_plugins.wasm import bounded, wire
+from hookgate.builtin_plugins.wasm import bounds as bounded
+from hookgate.builtin_plugins.wasm import wire
 from hookgate.builtin_plugins.wasm.engine.limits import Limits
 from hookgate.builtin_plugins.wasm.wire import HOST_FUNCTIONS, REQUEST_BYTES, read_form
 

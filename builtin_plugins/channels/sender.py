@@ -15,7 +15,7 @@ from hookgate.tasks import apart
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.book.deliveries import Deliveries, Delivery
-    from hookgate.builtin_plugins.channels.hosting import Hosted
+    from hookgate.builtin_plugins.channels.roster import Hosted
 
 AT_ONCE = 8
 """Messages that are under way at one time."""

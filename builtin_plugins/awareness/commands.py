@@ -146,3 +146,7 @@ def _folders(state: State, *, every: bool = False) -> tuple[CardFolder, ...]:
         # Files are checked where they are written, whether anybody has accepted them or not.
         accepted=Path.cwd(),
     )
+
+
+COMMANDS = {"cards": app}
+"""What the command line finds here, by its words."""

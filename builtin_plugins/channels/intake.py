@@ -30,8 +30,8 @@ from hookgate.tasks import apart, finish
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.approvals import Answers
-    from hookgate.builtin_plugins.channels.hosting import Hosted
-    from hookgate.builtin_plugins.channels.inbox.turning import Turning
+    from hookgate.builtin_plugins.channels.roster import Hosted
+    from hookgate.builtin_plugins.channels.turns import Turning
 
 MOST = 1000
 """Messages of one post or poll."""

@@ -1,20 +1,21 @@
-"""Who has accepted which plugin, and the copies of those that were installed.
-
-A plugin counts as it was when somebody accepted it, at every gateway on one store; see
-`hookgate.kit.acceptance`. An installed plugin is a copy below ``wasm/plugins`` in the home folder,
-in a folder that carries its digest, so that what was accepted alone decides which copy counts.
-"""
+"""Who has accepted which plugin, the copies of those that were installed, and which count."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
-from hookgate import Acceptance, Subject
-from hookgate.builtin_plugins.wasm.packages.folders import Package, PackageError
+from hookgate import Acceptance, HookgateError, Subject
+from hookgate.builtin_plugins.wasm.packages.folders import (
+    Package,
+    PackageError,
+    found_below,
+    read_package,
+)
 from hookgate.builtin_plugins.wasm.packages.manifest import MANIFEST
 from hookgate.kit.content.files import write_whole
 
@@ -153,3 +154,91 @@ def recorded(file: Path) -> list[GuestAcceptance]:
             f"{file}: found {str(error)[:200]}, expected what `hookgate wasm install` wrote: "
             "move the file away and accept the plugins again"
         ) from error
+
+
+# -- Which plugins there are, and which of them count ----------------------------
+
+FoundState: TypeAlias = Literal["accepted", "new", "changed", "hidden", "broken"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One plugin folder, and whether it counts.
+
+    Attributes:
+        name: The plugin's name; of a broken one, its folder's.
+        folder: Where it lies.
+        state: It is as it was ``accepted``; nobody has accepted it (``new``); it is not what was
+            accepted (``changed``); another one of its name comes before it (``hidden``); it cannot
+            be read (``broken``).
+        why: Why it does not count; "" where it does.
+        package: What was read of it, where something could be.
+        accepted: What was accepted under its name.
+    """
+
+    name: str
+    folder: Path
+    state: FoundState
+    why: str = ""
+    package: Package | None = None
+    accepted: GuestAcceptance | None = None
+
+
+def look_through(
+    folders: Sequence[Path], accepted: Mapping[str, GuestAcceptance], copies: Copies, max_bytes: int
+) -> Iterator[Found]:
+    """Yield every plugin, the installed ones first. It blocks, and holds one module at a time.
+
+    Args:
+        folders: The folders of the settings.
+        accepted: What was accepted, by name.
+        copies: Where installed plugins lie.
+        max_bytes: The largest module.
+    """
+    seen: dict[str, tuple[Path, str]] = {}
+    installed = [copies.of(one) for one in accepted.values() if one.installed]
+    named, problems = found_below(folders)
+    for folder in (*installed, *named):
+        found = _found(folder, accepted, max_bytes, installed=folder in installed)
+        if found.package is not None and found.name in seen:
+            first, digest = seen[found.name]
+            if digest == found.package.digest:
+                # What an installed one was copied from, mostly.
+                continue
+            why = f"the plugin of this name in {first} comes before it: rename one of the two"
+            found = Found(name=found.name, folder=folder, state="hidden", why=why)
+        elif found.package is not None:
+            seen[found.name] = folder, found.package.digest
+        yield found
+    for problem in problems:
+        place = Path(problem.partition(": ")[0])
+        yield Found(name=place.name, folder=place, state="broken", why=problem)
+
+
+def _found(
+    folder: Path, accepted: Mapping[str, GuestAcceptance], max_bytes: int, *, installed: bool
+) -> Found:
+    try:
+        package = read_package(folder, max_bytes=max_bytes)
+    except HookgateError as error:
+        # Of a copy, the folder above carries the name.
+        name = folder.parent.name if installed else folder.name
+        return Found(name=name, folder=folder, state="broken", why=str(error))
+    name, known = package.name, accepted.get(package.name)
+    if known is None:
+        why = f"nobody has accepted it: {_how(name)}"
+        return Found(name=name, folder=folder, state="new", why=why, package=package)
+    if known.digest == package.digest:
+        return Found(name=name, folder=folder, state="accepted", package=package, accepted=known)
+    told = ", ".join(changes(known, package))
+    why = f"it is not what was accepted: {told}; {_how(name)}"
+    return Found(
+        name=name, folder=folder, state="changed", why=why, package=package, accepted=known
+    )
+
+
+def _how(name: str) -> str:
+    return (
+        f"`hookgate accept give guest {name} --digest DIGEST` accepts it, with the digest that "
+        f"`hookgate wasm inspect {name}` shows"
+    )

@@ -25,7 +25,7 @@ from hookgate import (
     TurnHandle,
 )
 from hookgate.builtin_plugins.channels.book.events import EventKey, Events, Left, event_key
-from hookgate.builtin_plugins.channels.inbox.intake import (
+from hookgate.builtin_plugins.channels.intake import (
     INTERRUPTED,
     Live,
     deliveries_of,
@@ -35,7 +35,7 @@ from hookgate.builtin_plugins.channels.inbox.intake import (
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.book.deliveries import Deliveries
-    from hookgate.builtin_plugins.channels.hosting import Hosted
+    from hookgate.builtin_plugins.channels.roster import Hosted
     from hookgate.builtin_plugins.channels.settings import ChannelsSettings
 
 AGAIN_SECONDS = 1.0

@@ -1,1 +1,0 @@
-"""Sending what is to be said: in the order of each peer, again where it fails."""

@@ -1,0 +1,102 @@
+"""What a request carries once it was decided on, and its line in the log."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from hookgate.core.gateway.access.auth import Caller
+from hookgate.core.gateway.routes import Route
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+    from hookgate.core.domain.turn import Principal
+
+CALLER: web.RequestKey[Caller] = web.RequestKey("hookgate caller", Caller)
+"""Where the decision leaves who asks."""
+
+ROUTE: web.RequestKey[Route] = web.RequestKey("hookgate route", Route)
+"""The route that a request came to, or the nearest one of its path."""
+
+
+CLIENT: web.RequestKey[str] = web.RequestKey("hookgate client", str)
+"""What a request to a route that checks for itself is counted by."""
+
+
+def client_of(request: web.Request) -> str:
+    """Return where a request to a route with ``Access.self_checked`` comes from.
+
+    That is the client's address, as far as trusted proxies tell it; an IPv6 address stands for
+    its whole /64. It is what attempts are counted by, not who somebody is.
+
+    Raises:
+        KeyError: The route is public or scoped.
+    """
+    return request[CLIENT]
+
+
+def principal_of(request: web.Request) -> Principal:
+    """Return who makes a request to a route with ``Access.scoped``.
+
+    Raises:
+        KeyError: The route is public or checks for itself, so nobody was identified.
+    """
+    return request[CALLER].principal
+
+
+# -- request log -----------------------------------------------------------------
+
+# The line of each request in the log, where `[log] requests` asks for it.
+#
+# It says who asked for what and how it went, and nothing of what was said: a query, the
+# parameters and the body are left out, since they hold what people write, and tokens by mistake.
+
+MAX_NAME = 200
+"""Characters of the longest path or method that is shown."""
+
+
+class RequestLog:
+    """Writes a line for each request.
+
+    Args:
+        log: Where the lines go.
+    """
+
+    def __init__(self, log: FilteringBoundLogger) -> None:
+        self._log = log
+
+    @staticmethod
+    def begin() -> float:
+        """Return when a request began, for its line."""
+        return time.perf_counter()
+
+    def http(self, request: web.Request, status: int, began: float) -> None:
+        """Write the line of an HTTP request; a status of 0 where no answer went out whole."""
+        caller = request.get(CALLER)
+        self._log.info(
+            "request",
+            face="http",
+            method=request.method[:MAX_NAME],
+            path=request.path[:MAX_NAME],
+            status=status,
+            ms=_since(began),
+            principal=caller.principal.id if caller else "",
+        )
+
+    def frame(self, method: str, status: str, began: float, principal: str) -> None:
+        """Write the line of a request over a socket; `status` is ``ok`` or the error's code."""
+        self._log.info(
+            "request",
+            face="ws",
+            method=method[:MAX_NAME],
+            status=status,
+            ms=_since(began),
+            principal=principal,
+        )
+
+
+def _since(began: float) -> float:
+    return round((time.perf_counter() - began) * 1000, 3)
