@@ -33,7 +33,7 @@ from hookgate.builtin_plugins.metering.ledger import Ledger
 from hookgate.builtin_plugins.metering.reports import Reports
 from hookgate.builtin_plugins.metering.rollup import Rollup
 from hookgate.builtin_plugins.metering.tables import SCRIPTS
-from hookgate.builtin_plugins.metering.tables.base import METADATA
+from hookgate.builtin_plugins.metering.tables.budgets import METADATA
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.core.domain.messages import new_id

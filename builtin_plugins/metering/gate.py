@@ -59,16 +59,16 @@ class _Open:
     tariff: Tariff
     began: datetime
     bound: int = 0
-    rules: Sequence[Rule] = ()
-    wants: Sequence[Want] = ()
+    wants: Sequence[tuple[Rule, Want]] = ()
     hold: Hold | None = None
     refusal: Refusal | None = None
 
 
+@dataclass(eq=False)
 class Gate:
     """Reserves for calls, settles them, and hands their rows to the ledger.
 
-    Args:
+    Attributes:
         host: The gateway.
         ruling: What is limited now.
         guard: Knows which turn burns too much.
@@ -77,23 +77,15 @@ class Gate:
         ledger: Keeps the rows.
     """
 
-    def __init__(
-        self,
-        host: Host,
-        *,
-        ruling: Ruling,
-        guard: Guard,
-        budgets: Budgets,
-        prices: Prices,
-        ledger: Ledger,
-    ) -> None:
-        self._host = host
-        self._guard = guard
-        self._ruling = ruling
-        self._budgets = budgets
-        self._prices = prices
-        self._ledger = ledger
-        self._sizing = Sizing(host)
+    host: Host
+    ruling: Ruling
+    guard: Guard
+    budgets: Budgets
+    prices: Prices
+    ledger: Ledger
+
+    def __post_init__(self) -> None:
+        self._sizing = Sizing(self.host)
         self._open: dict[str, _Open] = {}
         self._of_turns: dict[str, tuple[Turn, set[str]]] = {}
         self._warned: dict[str, datetime] = {}
@@ -102,19 +94,19 @@ class Gate:
 
     async def admit(self, turn: Turn, request: ModelRequest) -> Refusal | None:
         """Reserve the worst case of a call, or say why it may not be made."""
-        await self._prices.load()
-        now = self._host.clock.now()
-        call = self._open[request.call_id] = _Open(self._prices.of(request.model, now), now)
+        await self.prices.load()
+        now = self.host.clock.now()
+        call = self._open[request.call_id] = _Open(self.prices.of(request.model, now), now)
         call.refusal = await self._unfit(turn, now)
         if call.refusal is None:
             await self._reserve(turn, request, call, now)
         if call.refusal is not None:
-            self._host.metric(REFUSED, code=call.refusal.code)
+            self.host.metric(REFUSED, code=call.refusal.code)
         return call.refusal
 
     async def _unfit(self, turn: Turn, now: datetime) -> Refusal | None:
         """Say why no call of this turn may be made, whatever it takes."""
-        if self._ledger.behind:
+        if self.ledger.behind:
             return Refusal(
                 code="ledger_unavailable",
                 message="what calls have cost cannot be recorded: no model is asked meanwhile",
@@ -122,32 +114,32 @@ class Gate:
             )
         root = turn.root
         session = str(root.session)
-        if why := self._guard.strange(session, root.id, now):
+        if why := self.guard.strange(session, root.id, now):
             await self._pause(session, why)
-        return self._ruling.paused(session)
+        return self.ruling.paused(session)
 
     async def _pause(self, session: str, why: str) -> None:
         """Let a session ask no model any more, at any gateway on the store."""
-        await self._ruling.pause(session, why)
-        self._host.metric("metering.paused")
-        self._host.standing(f"session {session}").note(
+        await self.ruling.pause(session, why)
+        self.host.metric("metering.paused")
+        self.host.standing(f"session {session}").note(
             f"it is paused: {why}; `hookgate budgets resume '{session}'` lets it go on"
         )
 
     async def _reserve(self, turn: Turn, request: ModelRequest, call: _Open, now: datetime) -> None:
-        pairs = list(self._wanted(turn, request, call.tariff, now))
-        call.rules, call.wants = [rule for rule, _ in pairs], [want for _, want in pairs]
-        if (refusal := self._ruling.unkept(call.rules)) is not None:
-            call.refusal = refusal
+        call.wants = list(self._wanted(turn, request, call.tariff, now))
+        call.refusal = self.ruling.unkept([rule for rule, _ in call.wants])
+        if call.refusal is not None:
             return
         self._note(turn, call)
         try:
-            outcome = await self._reserved(call.wants, self._record(turn, request, call))
+            wants = [want for _, want in call.wants]
+            outcome = await self._reserved(wants, self._record(turn, request, call))
         except StoreError as error:
             call.refusal = Refusal(
-                code="budget_unavailable" if pairs else "ledger_unavailable",
+                code="budget_unavailable" if call.wants else "ledger_unavailable",
                 message=f"what is left of a budget cannot be known: {error}"
-                if pairs
+                if call.wants
                 else f"that this call is made cannot be recorded: {error}",
                 action="send it again when the store works; see `hookgate status`",
             )
@@ -165,7 +157,7 @@ class Gate:
         """
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                return await self._budgets.reserve(wants, record)
+                return await self.budgets.reserve(wants, record)
         except TimeoutError:
             raise StoreUnavailableError(
                 f"the store has not answered within {ANSWER_SECONDS:g} s"
@@ -186,28 +178,24 @@ class Gate:
 
     def _note(self, turn: Turn, call: _Open) -> None:
         """Remember the counters of a turn, which end with it; a refused call makes them, too."""
-        keys = [
-            want.key
-            for rule, want in zip(call.rules, call.wants, strict=True)
-            if rule.window == "turn"
-        ]
+        keys = [want.key for rule, want in call.wants if rule.window == "turn"]
         if keys:
             self._of_turns.setdefault(turn.root.id, (turn.root, set()))[1].update(keys)
 
     async def recorded(self, turn: Turn) -> None:
         """Return once the rows of a turn's calls are in the ledger, or are kept for later."""
-        await self._ledger.committed(turn.id)
+        await self.ledger.committed(turn.id)
 
     def forget(self, turn: Turn) -> None:
         """Let go of the counters of a turn that is over."""
         if found := self._of_turns.pop(turn.id, None):
-            self._budgets.drop(found[1])
+            self.budgets.drop(found[1])
 
     def _wanted(
         self, turn: Turn, request: ModelRequest, tariff: Tariff, now: datetime
     ) -> Iterator[tuple[Rule, Want]]:
         """Yield each rule that the call falls under, and what it needs of it."""
-        rules = self._ruling.rules
+        rules = self.ruling.rules
         if not rules:
             return
         whose = subjects(turn, request)
@@ -222,11 +210,11 @@ class Gate:
                 amounts["usd"] = tariff.worst(bound, most, plain=plain)
             key = counter_key(rule, subject, now, turn.root.id)
             # Counters go no further; who raises one past that is not to have no call at all.
-            limit = min(rule.limit + self._ruling.raised(key), MOST)
+            limit = min(rule.limit + self.ruling.raised(key), MOST)
             yield rule, Want(key, limit, min(amounts[rule.unit], MOST), rule.window != "now")
 
     def _short(self, turn: Turn, call: _Open, short: Short, now: datetime) -> Refusal:
-        rule = call.rules[[want.key for want in call.wants].index(short.want.key)]
+        [rule] = [rule for rule, want in call.wants if want.key == short.want.key]
         window = short.want.key.rsplit("/", 1)[1]
         needed = amount_text(short.want.amount, rule.unit, name=False)
         taken = amount_text(short.used + short.held, rule.unit, name=False)
@@ -243,7 +231,7 @@ class Gate:
         asked = rule.over == "ask"
         if asked:
             self._warned[short.want.key] = now + timedelta(seconds=until(rule.window, now) or 0)
-            self._host.standing(f"budget {short.want.key}").note(
+            self.host.standing(f"budget {short.want.key}").note(
                 f"{turn.agent.name} needs more than the budget {rule.name} has left: {found}. "
                 f"`hookgate budgets raise '{short.want.key}' AMOUNT` lets it go on"
             )
@@ -265,12 +253,12 @@ class Gate:
         First less output is asked for; where not even the least of it fits, the cheapest model
         of the plan that does, if the budgets say so.
         """
-        if not self._ruling.rules:
+        if not self.ruling.rules:
             return None
-        await self._prices.load()
-        now = self._host.clock.now()
+        await self.prices.load()
+        now = self.host.clock.now()
         fit = await self._fitted(turn, request, now)
-        if fit is None and self._ruling.falls_back and request.cause == "turn":
+        if fit is None and self.ruling.falls_back and request.cause == "turn":
             fit = await self._of_plan(turn, request, now)
         if fit is None or fit is request:
             return None
@@ -290,7 +278,7 @@ class Gate:
         allowed = [one for one in turn.plan.models if turn.principal.may_use_model(one)]
         others = sorted(
             (one for one in allowed if one != request.model),
-            key=lambda one: self._prices.of(one, now).worst(
+            key=lambda one: self.prices.of(one, now).worst(
                 request.input_tokens, request.max_output_tokens
             ),
         )
@@ -311,7 +299,7 @@ class Gate:
             now: The time.
             falling: Whether only the budgets count that fall back to another model.
         """
-        tariff = self._prices.of(request.model, now)
+        tariff = self.prices.of(request.model, now)
         while True:
             pairs = [
                 (rule, want)
@@ -328,7 +316,7 @@ class Gate:
                 # Whoever asks next for the same is told why.
                 return request
             if isinstance(outcome, Hold):
-                self._budgets.settle(outcome, [0] * len(wants))
+                self.budgets.settle(outcome, [0] * len(wants))
                 return request
             rule = pairs[wants.index(outcome.want)][0]
             less = self._less(turn, request, rule, outcome, tariff)
@@ -338,7 +326,7 @@ class Gate:
 
     def _is_ample(self, want: Want) -> bool:
         """Whether so much is left of a counter that nobody needs to look at it more closely."""
-        used = self._budgets.used(want.key)
+        used = self.budgets.used(want.key)
         return used > 0 and used + AMPLE * want.amount <= want.limit
 
     def _less(
@@ -363,7 +351,7 @@ class Gate:
         return replace(request, max_output_tokens=most)
 
     def _tell_less(self, turn: Turn, wanted: ModelRequest, request: ModelRequest) -> None:
-        self._host.metric("metering.output_limited", model=str(request.model))
+        self.host.metric("metering.output_limited", model=str(request.model))
         data = {
             "wanted": wanted.max_output_tokens,
             "max_output_tokens": request.max_output_tokens,
@@ -373,7 +361,7 @@ class Gate:
         turn.emit(Event("output_limited", data, scope="chat"))
 
     def _tell(self, turn: Turn, wanted: ModelRef, model: ModelRef) -> None:
-        self._host.metric("metering.fallback", model=str(model))
+        self.host.metric("metering.fallback", model=str(model))
         data = {"wanted": str(wanted), "model": str(model), "why": "budget"}
         turn.emit(Event("model_changed", data, scope="chat"))
 
@@ -391,18 +379,23 @@ class Gate:
         if call is None:
             return None
         used = self._charged(turn, request, ending, usage, call.bound)
-        now = self._host.clock.now()
-        amounts = [self._amount(rule.unit, used, call.tariff, ending) for rule in call.rules]
-        windows = "" if call.hold is None else _windows(call.wants, amounts)
+        now = self.host.clock.now()
+        amounts = [self._amount(rule.unit, used, call.tariff, ending) for rule, _ in call.wants]
+        charged_to = {
+            want.key: min(amount, MOST)
+            for (_, want), amount in zip(call.wants, amounts, strict=True)
+            if call.hold is not None and want.lasting and amount > 0
+        }
+        windows = json.dumps(charged_to) if charged_to else ""
         row = Call.of(
             turn, request, ending, used, call.tariff, now, began=call.began, windows=windows
         )
         if call.hold is not None:
             # What was not sent is not charged: it need not be in the ledger before it is closed.
-            self._budgets.settle(call.hold, amounts, recorded=not ending.sent)
+            self.budgets.settle(call.hold, amounts, recorded=not ending.sent)
             self._warn(call, now)
-        self._ledger.hand_over(row)
-        self._host.metric(CALL, **call_fields(row))
+        self.ledger.hand_over(row)
+        self.host.metric(CALL, **call_fields(row))
         self._remember(turn, used, now)
         return row
 
@@ -411,7 +404,7 @@ class Gate:
     ) -> Usage:
         """Return what a call is charged, and learn of it where budgets go by what is learned."""
         used = charged(request, ending, usage, lambda: bound)
-        if not self._ruling.rules:
+        if not self.ruling.rules:
             return used
         with suppress(TypeError, ValueError):
             # Options that no JSON can hold teach nothing; `_bound` has said so.
@@ -425,25 +418,25 @@ class Gate:
             return self._sizing.of(request).input_tokens
         except (TypeError, ValueError) as error:
             # Options that no JSON can hold: the call is over all the same, and leaves its row.
-            self._host.log.warning("no bound", model=str(request.model), error=str(error))
+            self.host.log.warning("no bound", model=str(request.model), error=str(error))
             return request.input_tokens
 
     def _remember(self, turn: Turn, used: Usage, now: datetime) -> None:
         """Count what a session uses; what it has used before is read once, beside the turn."""
         root = turn.root
-        session, guard = str(root.session), self._guard
+        session, guard = str(root.session), self.guard
         guard.add(session, root.id, used.total_input + used.total_output, now)
         if guard.settings.enabled and not guard.knows(session):
             since = now - timedelta(days=guard.settings.days)
-            self._host.spawn(self._recall(session, root.id, since), name="metering.recall")
+            self.host.spawn(self._recall(session, root.id, since), name="metering.recall")
 
     async def _recall(self, session: str, turn: str, since: datetime) -> None:
         try:
-            turns = await self._ledger.turns(session, since)
+            turns = await self.ledger.turns(session, since)
         except StoreError as error:
-            self._host.log.warning("what a session has used cannot be read", error=str(error))
+            self.host.log.warning("what a session has used cannot be read", error=str(error))
             return
-        self._guard.recall(session, [row for row in turns if row[0] != turn])
+        self.guard.recall(session, [row for row in turns if row[0] != turn])
 
     def _amount(self, unit: Unit, used: Usage, tariff: Tariff, ending: Ending) -> int:
         match unit:
@@ -458,42 +451,32 @@ class Gate:
 
     def _warn(self, call: _Open, now: datetime) -> None:
         """Tell operators, once a window, that a budget is nearly used up."""
-        for rule, want in zip(call.rules, call.wants, strict=True):
+        for rule, want in call.wants:
             if rule.warn_at > 1:
                 continue
-            used = self._budgets.used(want.key)
+            used = self.budgets.used(want.key)
             share = used / want.limit if want.limit else 1.0
-            self._host.metric(BUDGET, budget=rule.name, share=share)
+            self.host.metric(BUDGET, budget=rule.name, share=share)
             if want.key in self._warned or used < rule.warn_at * want.limit:
                 continue
             if (left := until(rule.window, now)) is None:
                 continue
             self._warned[want.key] = now + timedelta(seconds=left)
             taken = amount_text(used, rule.unit, name=False)
-            self._host.standing(f"budget {want.key}").note(
+            self.host.standing(f"budget {want.key}").note(
                 f"{taken} of {amount_text(want.limit, rule.unit)} are used"
             )
-            self._host.metric("metering.warned", budget=rule.name)
+            self.host.metric("metering.warned", budget=rule.name)
 
     def tidy(self) -> None:
         """Withdraw what was said of windows that are over, and of budgets that hold no more."""
-        now = self._host.clock.now()
-        holding = {f"{rule.name}.{rule.unit}" for rule in self._ruling.rules}
+        now = self.host.clock.now()
+        holding = {f"{rule.name}.{rule.unit}" for rule in self.ruling.rules}
         for key, end in list(self._warned.items()):
             if end <= now or key.partition("/")[0] not in holding:
                 del self._warned[key]
-                self._host.standing(f"budget {key}").note("")
+                self.host.standing(f"budget {key}").note("")
         # What a plugin asks behind the end of a turn makes the turn's counters once more.
         for turn, _ in list(self._of_turns.values()):
             if turn.ending is not None:
                 self.forget(turn)
-
-
-def _windows(wants: Sequence[Want], amounts: Sequence[int]) -> str:
-    """Return what a call is charged to the windows that last, as its row says it."""
-    charged = {
-        want.key: min(amount, MOST)
-        for want, amount in zip(wants, amounts, strict=True)
-        if want.lasting and amount > 0
-    }
-    return json.dumps(charged) if charged else ""

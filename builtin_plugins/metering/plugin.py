@@ -39,7 +39,6 @@ from hookgate.kit.tokens.bills import Bills
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.budgets.engine import Budgets
     from hookgate.builtin_plugins.metering.ledger import Ledger
-    from hookgate.builtin_plugins.metering.reports import Reports
 
 PART = "metering.ledger"
 BUDGETS = "metering.budgets"
@@ -64,8 +63,7 @@ class Plugin:
         self._prices = Prices(settings.prices, settings.unknown)
         self._gate: Gate | None = None
         self._budget_operations = BudgetOperations(self._ruling)
-        self._reports: Reports | None = None
-        self._usage_operations = UsageOperations(lambda: self._open_reports)
+        self._usage_operations = UsageOperations()
 
     def take_settings(self, settings: MeteringSettings) -> Collection[str]:
         """Take over changed settings; calls that run are settled as they began."""
@@ -109,21 +107,14 @@ class Plugin:
             tell=host.standing(BUDGETS).bad,
             lost=lambda rows: _lost(host, rows),
         )
-        self._reports = Reports(ledger)
+        self._usage_operations.reports = Reports(ledger)
         rollup = Rollup(store, failed=lambda error: _unadded(host, error))
         host.instruments.apply("metering", INSTRUMENTS)
         host.provide(BILLS, Bills(host))
         await self._ruling.open(host, durable=store.durable)
         await budgets.open()
         self._budget_operations.budgets = budgets
-        self._gate = Gate(
-            host,
-            ruling=self._ruling,
-            guard=self._guard,
-            budgets=budgets,
-            prices=self._prices,
-            ledger=ledger,
-        )
+        self._gate = Gate(host, self._ruling, self._guard, budgets, self._prices, ledger)
         tasks = [host.spawn(self._tidy(host, budgets, ledger), name="metering.tidy")]
         if provided is not None:
             tasks.append(host.spawn(rollup.run(), name="metering.sums"))
@@ -133,7 +124,7 @@ class Plugin:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            self._gate = self._budget_operations.budgets = self._reports = None
+            self._gate = self._budget_operations.budgets = self._usage_operations.reports = None
             self._ruling.close()
             # First: what a call has used is settled once its row is in the ledger.
             await ledger.close()
@@ -204,11 +195,6 @@ class Plugin:
     def _opened(self) -> Gate:
         assert self._gate is not None, "a turn runs while the gateway is open"
         return self._gate
-
-    @property
-    def _open_reports(self) -> Reports:
-        assert self._reports is not None, "operations are called between start and stop"
-        return self._reports
 
 
 def _lost(host: Host, rows: Sequence[Mapping[str, Any]]) -> None:

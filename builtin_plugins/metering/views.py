@@ -10,13 +10,12 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from hookgate import counted
-from hookgate.kit.rendering import cell, clean, table
+from hookgate.kit.rendering import cell, clean, plain_table, table
 
 BAR = 12
 """Characters of a bar."""
@@ -111,12 +110,9 @@ def _tick(height: Decimal | None, most: Decimal) -> str:
 
 
 def _table(found: Mapping[str, Any], *, narrow: bool) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in found["by"]:
-        # The end of a session's key tells it apart from others.
-        table.add_column(name, overflow="fold", ratio=1 if narrow else None)
-    for title in ("calls", "in", "cached", "out", "cost", "saved"):
-        table.add_column(title, justify="right", no_wrap=True)
+    figures = ("calls", "in", "cached", "out", "cost", "saved")
+    # The end of a session's key tells it apart from others: it is folded, not cut.
+    table = plain_table(*found["by"], *figures, right=figures)
     number = short if narrow else whole_number
     for group in found["groups"]:
         table.add_row(
@@ -205,9 +201,8 @@ def budgets(found: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _counters(budgets: list[Mapping[str, Any]]) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for title in ("budget", "for each", "of", "used", "held", "limit", ""):
-        table.add_column(title, justify="right" if title in ("used", "held", "limit") else "left")
+    right = ("used", "held", "limit")
+    table = plain_table("budget", "for each", "of", *right, "", right=right)
     for one in budgets:
         whose = one["scope"] if one["of"] == "*" else f"{one['scope']} {one['of']}"
         table.add_row(one["name"], whose, one["window"], "", "", one["limit"], one["over"])

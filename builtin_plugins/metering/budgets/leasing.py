@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -94,15 +94,22 @@ class Draft:
         return (asked.call for asked in self.asked if asked.call)
 
 
+class Need(NamedTuple):
+    """What calls need of a window that are decided together.
+
+    Attributes:
+        amount: How much.
+        limit: How much the window has, as the newest of these calls knows.
+        ask: Whether one of them may wait for others to give back.
+    """
+
+    amount: int = 0
+    limit: int = -1
+    ask: bool = False
+
+
 def _planned(
-    window: LeasedWindow,
-    now: float,
-    *,
-    settle: int,
-    needs: int | None,
-    limit: int,
-    ask: bool,
-    idle: bool,
+    window: LeasedWindow, now: float, *, settle: int, need: Need | None, idle: bool
 ) -> Plan:
     """Return what is to be written of a window; what is part of it cannot be reserved meanwhile.
 
@@ -110,20 +117,19 @@ def _planned(
         window: The window.
         now: Monotonic seconds.
         settle: What calls have used that are settled by this.
-        needs: What calls need that are decided; None where there are none.
-        limit: How much the window has, as the newest of these calls knows.
-        ask: Whether one of them may wait for others to give back.
+        need: What calls need that are decided; None where there are none.
         idle: Whether it is not likely to be used soon.
     """
     free = max(window.free, 0)
     scarce = now < window.scarce_until or window.answered < window.asked
-    if needs is not None and limit < window.limit:
+    amount, limit, ask = need or Need()
+    if need and limit < window.limit:
         give = free
-    elif scarce or idle:
-        give = max(free - (needs or 0), 0)
+    elif scarce or (idle and not need):
+        give = max(free - amount, 0)
     else:
         give = 0
-    room = 0 if needs is None else free - give
+    room = free - give if need else 0
     covered = window.leased - window.held - window.returning - give
     window.returning += give + room
     window.free -= give + room
@@ -209,16 +215,15 @@ class Leasing:
         self,
         windows: Iterable[LeasedWindow],
         *,
-        needs: Mapping[LeasedWindow, tuple[int, int, bool]] | None = None,
+        needs: Mapping[LeasedWindow, Need] | None = None,
         idle: bool = False,
     ) -> Draft:
         """Return what is to be written of windows; calls are settled in all their windows at once.
 
         Args:
             windows: Windows that are due.
-            needs: Of windows that calls need which are decided now: how much, how much the window
-                has, and whether one of the calls may wait for others to give back. With it, only
-                calls are settled that have used one of these windows.
+            needs: What calls need that are decided now. With it, only calls are settled that have
+                used one of these windows.
             idle: Whether none of the windows is likely to be used soon.
         """
         draft = Draft(ended=self._take_ended(needs))
@@ -228,15 +233,12 @@ class Leasing:
                 settle[window] = settle.get(window, 0) + used
         now = self._clock.monotonic()
         for window in dict.fromkeys([*windows, *(needs or ()), *settle]):
-            needed, limit, ask = (needs or {}).get(window, (None, -1, False))
             plan = _planned(
                 window,
                 now,
                 settle=settle.get(window, 0),
-                needs=needed,
-                limit=limit,
-                ask=ask,
-                idle=needed is None and (idle or now - window.active >= self._idle),
+                need=(needs or {}).get(window),
+                idle=idle or now - window.active >= self._idle,
             )
             # What it leases comes to this window, also where no call waits for it by then.
             window.writes += 1

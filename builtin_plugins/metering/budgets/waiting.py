@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hookgate import Clock, StoreUnavailableError
-from hookgate.builtin_plugins.metering.budgets.leasing import FAULTS, Draft, Ended, Leasing
+from hookgate.builtin_plugins.metering.budgets.leasing import FAULTS, Draft, Ended, Leasing, Need
 from hookgate.builtin_plugins.metering.budgets.rows import Asked, Grant
 from hookgate.builtin_plugins.metering.budgets.windows import (
     Hold,
@@ -183,7 +183,7 @@ class Waiting:
 
     def _draft(self, batch: Sequence[_Waiter]) -> Draft:
         self._decided = [waiter for waiter in batch if not waiter.future.done()]
-        needs: dict[LeasedWindow, tuple[int, int, bool]] = {}
+        needs: dict[LeasedWindow, Need] = {}
         for waiter in self._decided:
             if waiter.hold is None or not waiter.hold.stands:
                 waiter.hold = self._reserve(waiter.wants)
@@ -193,10 +193,10 @@ class Waiting:
             now = self._clock.monotonic()
             for want, window in zip(waiter.wants, waiter.windows, strict=True):
                 if isinstance(window, LeasedWindow):
-                    more, _, ask = needs.get(window, (0, 0, False))
+                    more, _, ask = needs.get(window, Need())
                     # Of two that disagree, the later one knows the newer settings.
                     ask = ask or want.key not in waiter.asked
-                    needs[window] = (more + want.amount, want.limit, ask)
+                    needs[window] = Need(more + want.amount, want.limit, ask)
                 elif window.take(want.amount, want.limit, now):
                     waiter.hold.parts.append((window, want.amount, 0))
         # What is decided is not part of the free rest of a window: `needs` come behind all holds.

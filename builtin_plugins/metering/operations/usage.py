@@ -6,7 +6,7 @@ Whoever is bound to some addresses sees the calls of their sessions and no other
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -163,12 +163,12 @@ class UsageSums(OperationModel):
 class UsageOperations:
     """What model calls have used, and what that cost.
 
-    Args:
-        reports: Returns the open reports.
+    Attributes:
+        reports: The reports, while the gateway is open.
     """
 
-    def __init__(self, reports: Callable[[], Reports]) -> None:
-        self._reports = reports
+    def __init__(self) -> None:
+        self.reports: Reports | None = None
 
     @operation("usage", rest=("GET", "/v1/usage"))
     async def usage(self, invocation: Invocation, params: UsageParams) -> UsageSums:
@@ -177,7 +177,8 @@ class UsageOperations:
         Example:
             hookgate usage --by model --since 2026-11
         """
-        reports, names = self._reports(), params.names
+        reports, names = self.reports, params.names
+        assert reports is not None, "operations are called between start and stop"
         first, last = params.days
         report = await reports.usage(
             names, equal=params.equal, first=first, last=last, principal=invocation.principal

@@ -3,6 +3,6 @@
 from pathlib import Path
 
 from hookgate.builtin_plugins.metering.tables import budgets, ledger, sums  # noqa: F401
-from hookgate.builtin_plugins.metering.tables.base import METADATA as METADATA
+from hookgate.builtin_plugins.metering.tables.budgets import METADATA as METADATA
 
 SCRIPTS = Path(__file__).parent.parent / "migrations"

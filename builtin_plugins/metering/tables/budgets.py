@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Table, Text, false
+from sqlalchemy import BigInteger, Boolean, Column, Index, MetaData, Table, Text, false
 
-from hookgate.builtin_plugins.metering.tables.base import METADATA
+METADATA = MetaData(info={"complete": True})
+"""Of all tables of metering."""
 
 WINDOWS = Table(
     "metering_window",

@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 
 from hookgate.builtin_plugins.metering.calls import COUNTS, TALLIES, WORDS, Call
-from hookgate.builtin_plugins.metering.tables.base import METADATA
+from hookgate.builtin_plugins.metering.tables.budgets import METADATA
 from hookgate.kit.records.statements import Trim, insert_new
 
 MONEY = ("cost_dollars", "cost_rest", "saved_dollars", "saved_rest")
