@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -39,37 +40,28 @@ CALLS_OF_SESSION = 2000
 Row = dict[str, Any]
 
 
+@dataclass(eq=False)
 class Ledger:
     """Writes calls down. It belongs to the event loop on which it is used.
 
-    Args:
+    Attributes:
         store: Where rows are kept.
-        gateway: Names this start of the gateway, and no other one; made where it is "".
+        writer: Names this start of the gateway in the rows, and no other one.
         failed: Told each time that a row could not be written.
         worked: Told when all such rows are written.
         wrote: Told of the ids of calls whose rows are committed.
-
-    Attributes:
-        store: Where rows are kept.
-        writer: Names this start of the gateway in the rows.
         dropped: How many rows of refused calls were dropped.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        gateway: str = "",
-        failed: Callable[[BaseException], None] = lambda _: None,
-        worked: Callable[[], None] = lambda: None,
-        wrote: Callable[[Iterable[str]], None] = lambda _: None,
-    ) -> None:
-        self.store = store
-        self._failed = failed
-        self._worked = worked
-        self._wrote = wrote
-        self.writer = gateway or new_id("gateway")
-        self.dropped = 0
+    store: Store
+    _: KW_ONLY
+    writer: str = field(default_factory=lambda: new_id("gateway"))
+    failed: Callable[[BaseException], None] = lambda _: None
+    worked: Callable[[], None] = lambda: None
+    wrote: Callable[[Iterable[str]], None] = lambda _: None
+    dropped: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
         self._seq = 0
         self._marked = False
         # Numbers of rows that another has written: rows behind one that lacks are in no sum.
@@ -125,12 +117,12 @@ class Ledger:
         elif (error := committed.exception()) is not None:
             self._keep(rows, error)
         else:
-            self._wrote([row["id"] for row in rows])
+            self.wrote([row["id"] for row in rows])
 
     def _keep(self, rows: Sequence[Row], error: BaseException) -> None:
         """Keep `rows` until they are written."""
         self._waiting += rows
-        self._failed(error)
+        self.failed(error)
         self._go_on()
 
     def _go_on(self) -> asyncio.Task[None]:
@@ -153,12 +145,12 @@ class Ledger:
                 try:
                     refused = await self._insist(rows)
                 except StoreError as error:
-                    self._failed(error)
+                    self.failed(error)
                     return False
                 # What came meanwhile stands behind these.
                 self._waiting[: len(rows)] = refused
                 if not self._waiting:
-                    self._worked()
+                    self.worked()
         return not self._waiting
 
     async def _insist(self, rows: list[Row]) -> list[Row]:
@@ -173,11 +165,11 @@ class Ledger:
             raise
         except Exception as error:  # noqa: BLE001 - told, and tried again
             if len(rows) == 1:
-                self._failed(error)
+                self.failed(error)
                 return rows
             return [bad for row in rows for bad in await self._insist([row])]
         self._unused += (row["seq"] for row in rows if row["id"] in swept)
-        self._wrote([row["id"] for row in rows])
+        self.wrote([row["id"] for row in rows])
         return []
 
     async def committed(self, turn: str) -> None:
@@ -222,7 +214,7 @@ class Ledger:
         except TimeoutError:
             lost = len(self._waiting) + sum(map(len, self._under_way.values()))
             rows = counted(lost, "row")
-            self._failed(StoreError(f"the gateway stops, and the ledger lacks {rows}"))
+            self.failed(StoreError(f"the gateway stops, and the ledger lacks {rows}"))
         finally:
             if self._again is not None:
                 self._again.cancel()

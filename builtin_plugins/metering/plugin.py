@@ -92,7 +92,7 @@ class Plugin:
             )
         ledger = Ledger(
             store,
-            gateway=gateway,
+            writer=gateway,
             failed=lambda error: host.standing(PART).bad(
                 f"what a call has cost could not be recorded, and is tried again: {error}"
             ),

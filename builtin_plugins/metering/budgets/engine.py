@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -50,6 +51,7 @@ JUMP = 3600.0
 """A clock that has moved by so many seconds more than time has is not believed."""
 
 
+@dataclass(eq=False)
 class Budgets:
     """Counters with limits, which gateways on one store share.
 
@@ -58,7 +60,7 @@ class Budgets:
     used more than was reserved for it. A call that leaves a `Record` is open in the store before
     it is let in: a crash charges that, and frees the rest of the chunk.
 
-    Args:
+    Attributes:
         store: The store, with the tables of `metering.tables`.
         clock: The time.
         signals: Tells other gateways in this process at once what they would see a moment later.
@@ -73,42 +75,35 @@ class Budgets:
             stopped.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        signals: Signals | None,
-        *,
-        gateway: str,
-        ttl: float = 30.0,
-        patience: float = PATIENCE,
-        idle: float = 10.0,
-        poll: float | None = 0.25,
-        tell: Callable[[str], None] = lambda _: None,
-        lost: Callable[[Sequence[Mapping[str, Any]]], None] = lambda _: None,
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._monotonic = clock.monotonic
-        self._signals = signals
-        self._idle = idle
-        self._poll = poll
-        self._tell = tell
+    store: Store
+    clock: Clock
+    signals: Signals | None
+    _: KW_ONLY
+    gateway: str
+    ttl: float = 30.0
+    patience: float = PATIENCE
+    idle: float = 10.0
+    poll: float | None = 0.25
+    tell: Callable[[str], None] = lambda _: None
+    lost: Callable[[Sequence[Mapping[str, Any]]], None] = lambda _: None
+
+    def __post_init__(self) -> None:
+        self._monotonic = self.clock.monotonic
         self._windows: dict[str, Window] = {}
         self._urgent: set[LeasedWindow] = set()
         self._leasing = Leasing(
-            store,
-            clock,
-            gateway=gateway,
-            ttl=ttl,
-            idle=idle,
+            store=self.store,
+            clock=self.clock,
+            gateway=self.gateway,
+            ttl=self.ttl,
+            idle=self.idle,
             windows=lambda: list(self._leased()),
-            lost=lost,
+            lost=self.lost,
         )
         self._waiting = Waiting(
-            self._leasing,
-            clock,
-            patience=patience,
+            leasing=self._leasing,
+            clock=self.clock,
+            patience=self.patience,
             reserve=self.try_reserve,
             asked=self._send,
             end=self._end,
@@ -116,7 +111,7 @@ class Budgets:
         self._tasks: list[asyncio.Task[None]] = []
         self._woken = asyncio.Event()
         self._scanned = self._settled = float("-inf")
-        self._opened = (clock.now(), clock.monotonic())
+        self._opened = (self.clock.now(), self._monotonic())
         self._problem = ""
         self._closed = False
 
@@ -130,9 +125,9 @@ class Budgets:
         """
         await finish(self._leasing.exchange(Draft))
         await self.sweep()
-        if self._poll is not None:
+        if self.poll is not None:
             self._tasks.append(asyncio.create_task(self._follow(), name="metering.budgets"))
-            if self._signals is not None:
+            if self.signals is not None:
                 self._tasks.append(asyncio.create_task(self._listen(), name="metering.signals"))
 
     async def close(self) -> None:
@@ -150,7 +145,7 @@ class Budgets:
                 await finish(self._leasing.exchange(draft))
             await self._leasing.leave()
         except FAULTS as error:
-            self._tell(f"what was used of budgets is settled when a gateway starts next: {error}")
+            self.tell(f"what was used of budgets is settled when a gateway starts next: {error}")
 
     # -- calls -------------------------------------------------------------
 
@@ -336,12 +331,12 @@ class Budgets:
             How many were deleted in the store; there are no more of them where it is 0. A clock
             that has jumped forgets nothing, until the gateway starts again.
         """
-        now, ticks = self._clock.now(), self._monotonic()
+        now, ticks = self.clock.now(), self._monotonic()
         passed = (now - self._opened[0]).total_seconds()
         if abs(passed - (ticks - self._opened[1])) > JUMP:
             return 0
         work = partial(rows.forget, before=int(before.timestamp()), kind=kind)
-        return await self._store.write(work, order=ORDER)
+        return await self.store.write(work, order=ORDER)
 
     # -- in the background -------------------------------------------------
 
@@ -352,12 +347,12 @@ class Budgets:
         due = self._scan(now)
         problem = ""
         try:
-            if self._store.shared:
+            if self.store.shared:
                 await self._hear(leasing, due)
             late = bool(leasing.ended) and now - self._settled >= FLUSH
             if due or late or leasing.beat_due:
                 await self._write(leasing, list(due)[:WINDOWS_AT_ONCE])
-            if self._store.shared:
+            if self.store.shared:
                 await leasing.look()
                 # Whoever has given back may have done so for a call that waits here.
                 self._waiting.look_again()
@@ -365,7 +360,7 @@ class Budgets:
             problem = f"what is used of budgets cannot be written: {error}"
         if problem != self._problem:
             self._problem = problem
-            self._tell(problem)
+            self.tell(problem)
 
     async def _write(self, leasing: Leasing, windows: Sequence[LeasedWindow]) -> None:
         # What is settled meanwhile is due again.
@@ -396,7 +391,7 @@ class Budgets:
             return due
         self._scanned = now
         for window in list(self._leased()):
-            idle = now - window.active >= self._idle
+            idle = now - window.active >= self.idle
             if window.empty and idle:
                 del self._windows[window.key]
                 continue
@@ -409,31 +404,31 @@ class Budgets:
 
     def _send(self) -> None:
         """Tell gateways in this process that there is something to look at."""
-        if self._signals is not None:
+        if self.signals is not None:
             task = asyncio.create_task(self._tell_others(), name="metering.signal")
             self._tasks = [one for one in self._tasks if not one.done()]
             self._tasks.append(task)
 
     async def _tell_others(self) -> None:
-        assert self._signals is not None
-        await self._signals.send(TOPIC, {"by": self._leasing.me})
+        assert self.signals is not None
+        await self.signals.send(TOPIC, {"by": self._leasing.me})
 
     async def _listen(self) -> None:
-        assert self._signals is not None
-        async with self._signals.listen(TOPIC) as told:
+        assert self.signals is not None
+        async with self.signals.listen(TOPIC) as told:
             async for data in told:
                 if data.get("by") != self._leasing.me:
                     self._woken.set()
 
     async def _follow(self) -> None:
-        assert self._poll is not None
+        assert self.poll is not None
         loop = asyncio.get_running_loop()
         while True:
             # Where nothing is leased nobody asks for anything, and there is nothing to be written.
             busy = self._leasing.ended or any(self._leased())
             timer = None
-            if busy or self._store.shared:
-                timer = loop.call_later(self._poll if busy else IDLE_POLL, self._woken.set)
+            if busy or self.store.shared:
+                timer = loop.call_later(self.poll if busy else IDLE_POLL, self._woken.set)
             await self._woken.wait()
             if timer is not None:
                 timer.cancel()

@@ -149,6 +149,7 @@ def _planned(
     )
 
 
+@dataclass(eq=False, kw_only=True)
 class Leasing:
     """What a gateway has leased.
 
@@ -157,7 +158,7 @@ class Leasing:
     and the rest of what it had leased is free. It knows that itself, by its own time since its
     last write began, and reserves nothing any more a while before. No two clocks are compared.
 
-    Args:
+    Attributes:
         store: The store, with the tables of `metering.tables`.
         clock: Says when a window was written, and measures leases.
         gateway: The gateway's name, for people.
@@ -166,33 +167,22 @@ class Leasing:
         windows: Return all windows of which something may be leased.
         lost: Called with the rows of the ledger that were written for calls of gateways that have
             stopped.
-
-    Attributes:
         until: Until when chunks can be used, in monotonic seconds.
         me: This run of the gateway.
         ended: Calls that can be settled, in the order in which they came to that.
         unrecorded: Calls, by id, that can be settled once their rows are in the ledger.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        *,
-        gateway: str,
-        ttl: float,
-        idle: float,
-        windows: Callable[[], Iterable[LeasedWindow]],
-        lost: Callable[[Sequence[Mapping[str, Any]]], None],
-    ) -> None:
+    store: Store
+    clock: Clock
+    gateway: str
+    ttl: float
+    idle: float
+    windows: Callable[[], Iterable[LeasedWindow]]
+    lost: Callable[[Sequence[Mapping[str, Any]]], None]
+
+    def __post_init__(self) -> None:
         self.until = float("-inf")
-        self.store = store
-        self._clock = clock
-        self._gateway = gateway
-        self._ttl = ttl
-        self._idle = idle
-        self._windows = windows
-        self._tell_lost = lost
         self.ended: deque[Ended] = deque()
         self.unrecorded: dict[str, Ended] = {}
         # Calls that are not let in, and may be open in the store all the same.
@@ -207,7 +197,7 @@ class Leasing:
         self.me = self._name()
 
     def _name(self) -> str:
-        return f"{self._gateway}/{new_id('run')}"
+        return f"{self.gateway}/{new_id('run')}"
 
     # -- what is to be written ---------------------------------------------
 
@@ -231,14 +221,14 @@ class Leasing:
         for one in draft.ended:
             for window, used in one.used:
                 settle[window] = settle.get(window, 0) + used
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         for window in dict.fromkeys([*windows, *(needs or ()), *settle]):
             plan = _planned(
                 window,
                 now,
                 settle=settle.get(window, 0),
                 need=(needs or {}).get(window),
-                idle=idle or now - window.active >= self._idle,
+                idle=idle or now - window.active >= self.idle,
             )
             # What it leases comes to this window, also where no call waits for it by then.
             window.writes += 1
@@ -272,7 +262,7 @@ class Leasing:
         async with self._writing:
             for _ in range(TRIES):
                 drafted = draft()
-                began = self._clock.monotonic()
+                began = self.clock.monotonic()
                 one = self._next(drafted)
                 try:
                     await self.store.write(one, order=ORDER)
@@ -303,7 +293,7 @@ class Leasing:
             plans=[plan for _, plan in draft.pairs],
             asked=draft.asked,
             closed=[*self._stray, *(ended.call for ended in draft.ended if ended.call)],
-            at=int(self._clock.now().timestamp()),
+            at=int(self.clock.now().timestamp()),
         )
 
     def _undo(self, draft: Draft) -> None:
@@ -334,9 +324,9 @@ class Leasing:
         self._beaten = began
         # Nobody else charges anything where nobody else can be.
         shared = self.store.shared
-        self.until = began + self._ttl * (1 - MARGIN) if shared else float("inf")
+        self.until = began + self.ttl * (1 - MARGIN) if shared else float("inf")
         for window, plan in draft.pairs:
-            _apply(window, plan, one.grants[plan.key], self._clock.monotonic())
+            _apply(window, plan, one.grants[plan.key], self.clock.monotonic())
 
     def _lost(self) -> None:
         """Begin as another run: its calls are charged, and nothing is leased any more."""
@@ -346,14 +336,14 @@ class Leasing:
         self.me = self._name()
         self.ended.clear()
         self.unrecorded.clear()
-        for window in self._windows():
+        for window in self.windows():
             window.lose()
 
     @property
     def beat_due(self) -> bool:
         """Whether it is time to be heard of."""
-        due = self._beaten + self._ttl / BEATS
-        return self.store.shared and self._clock.monotonic() >= due
+        due = self._beaten + self.ttl / BEATS
+        return self.store.shared and self.clock.monotonic() >= due
 
     async def leave(self) -> None:
         """Say that this run has ended, where it has given all back."""
@@ -378,16 +368,16 @@ class Leasing:
         Args:
             at_once: Whether to look now; else this is done a few times within a lease.
         """
-        now = self._clock.monotonic()
-        if not at_once and now < self._looked + self._ttl / BEATS:
+        now = self.clock.monotonic()
+        if not at_once and now < self._looked + self.ttl / BEATS:
             return
         found = await self.store.read(rows.beats)
         # Of a long time between two looks a part counts: while nothing could be read, nobody may
         # have been able to write. And all that counts adds up, or who looks seldom, on a busy
         # machine, would never find that another has stopped.
-        passed = min(now - self._looked, self._ttl / BEATS)
+        passed = min(now - self._looked, self.ttl / BEATS)
         # What is read may have been written while it was being read.
-        self._looked = self._clock.monotonic()
+        self._looked = self.clock.monotonic()
         silences = self._silences
         self._silences = {}
         for gateway, beat in sorted(found.items()):
@@ -396,10 +386,10 @@ class Leasing:
             before, silent = silences.get(gateway, (None, 0.0))
             silent = silent + passed if beat == before else 0.0
             self._silences[gateway] = (beat, silent)
-            if not self.store.shared or silent >= self._ttl:
+            if not self.store.shared or silent >= self.ttl:
                 work = partial(rows.sweep, gateway=gateway, beat=beat)
                 if lost := await self.store.write(work, order=ORDER):
-                    self._tell_lost(lost)
+                    self.lost(lost)
                 del self._silences[gateway]
 
 

@@ -81,10 +81,11 @@ class _Waiter:
         return Asked(needs, self.record.call, json.dumps(held), self.record.row)
 
 
+@dataclass(eq=False, kw_only=True)
 class Waiting:
     """Calls that wait, in the order of their arrival.
 
-    Args:
+    Attributes:
         leasing: Writes what is decided.
         clock: Measures how long a call waits.
         patience: How many seconds a call waits for other gateways to give back.
@@ -93,22 +94,14 @@ class Waiting:
         end: Settles a call that is over.
     """
 
-    def __init__(
-        self,
-        leasing: Leasing,
-        clock: Clock,
-        *,
-        patience: float,
-        reserve: Callable[[Sequence[Want]], Hold | None],
-        asked: Callable[[], None],
-        end: Callable[[Ended], None],
-    ) -> None:
-        self._leasing = leasing
-        self._clock = clock
-        self._patience = patience
-        self._reserve = reserve
-        self._asked = asked
-        self._end = end
+    leasing: Leasing
+    clock: Clock
+    patience: float
+    reserve: Callable[[Sequence[Want]], Hold | None]
+    asked: Callable[[], None]
+    end: Callable[[Ended], None]
+
+    def __post_init__(self) -> None:
         self._waiters: list[_Waiter] = []
         # Those of the write that is under way, in the order in which it decides them.
         self._decided: list[_Waiter] = []
@@ -120,10 +113,10 @@ class Waiting:
     ) -> asyncio.Future[Hold | Short]:
         """Let a call wait; its future gets a hold, or why there is none."""
         future: asyncio.Future[Hold | Short] = asyncio.get_running_loop().create_future()
-        deadline = self._clock.monotonic() + self._patience
+        deadline = self.clock.monotonic() + self.patience
         waiter = _Waiter(wants, windows, record, deadline, future)
         # At once: whoever looks meanwhile how much is left is told what this call leaves.
-        waiter.hold = self._reserve(wants)
+        waiter.hold = self.reserve(wants)
         for window in windows:
             # Nobody lets go of it meanwhile.
             window.calls += 1
@@ -155,7 +148,7 @@ class Waiting:
             self._again.clear()
             batch, later = self._waiters[:TOGETHER], self._waiters[TOGETHER:]
             try:
-                one = await self._leasing.exchange(lambda: self._draft(batch))  # noqa: B023
+                one = await self.leasing.exchange(lambda: self._draft(batch))  # noqa: B023
             except FAULTS as error:
                 for waiter in batch:
                     waiter.failed += 1
@@ -186,11 +179,11 @@ class Waiting:
         needs: dict[LeasedWindow, Need] = {}
         for waiter in self._decided:
             if waiter.hold is None or not waiter.hold.stands:
-                waiter.hold = self._reserve(waiter.wants)
+                waiter.hold = self.reserve(waiter.wants)
             if waiter.hold is not None:
                 continue
             waiter.hold = Hold([])
-            now = self._clock.monotonic()
+            now = self.clock.monotonic()
             for want, window in zip(waiter.wants, waiter.windows, strict=True):
                 if isinstance(window, LeasedWindow):
                     more, _, ask = needs.get(window, Need())
@@ -200,7 +193,7 @@ class Waiting:
                 elif window.take(want.amount, want.limit, now):
                     waiter.hold.parts.append((window, want.amount, 0))
         # What is decided is not part of the free rest of a window: `needs` come behind all holds.
-        draft = self._leasing.draft((), needs=needs)
+        draft = self.leasing.draft((), needs=needs)
         draft.asked = [waiter.to_row() for waiter in self._decided]
         draft.holds = [waiter.hold for waiter in self._decided if waiter.hold is not None]
         return draft
@@ -224,7 +217,7 @@ class Waiting:
             else:
                 waits = True
         if asked:
-            self._asked()
+            self.asked()
         return waits
 
     def _let_in(self, waiter: _Waiter) -> None:
@@ -234,9 +227,9 @@ class Waiting:
             # It has left meanwhile: nothing is sent.
             waiter.hold.undo()
             if waiter.call:
-                self._end(Ended(waiter.call, ()))
+                self.end(Ended(waiter.call, ()))
             return
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         known = {window: part for part in waiter.hold.parts for window in part[:1]}
         parts = []
         for want, window in zip(waiter.wants, waiter.windows, strict=True):
@@ -247,7 +240,7 @@ class Waiting:
 
     def _short(self, waiter: _Waiter, grants: Mapping[str, Grant], asked: set[str]) -> Short | None:
         """Return why a call does not fit; None where it is to be decided once more."""
-        late = self._clock.monotonic() >= waiter.deadline
+        late = self.clock.monotonic() >= waiter.deadline
         for want, window in zip(waiter.wants, waiter.windows, strict=True):
             if (short := window.short(want)) is not None:
                 return short

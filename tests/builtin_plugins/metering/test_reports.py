@@ -217,7 +217,7 @@ async def test_without_a_store_the_last_calls_are_reported() -> None:
 
 @pytest.mark.slow
 async def test_reports_are_exact_while_gateways_write_and_add_up_at_once(store: SqlStore) -> None:
-    ledgers = [Ledger(store, gateway=name) for name in ("one", "two")]
+    ledgers = [Ledger(store, writer=name) for name in ("one", "two")]
     rollups = [Rollup(store), Rollup(store)]
     over = asyncio.Event()
     given = 0
