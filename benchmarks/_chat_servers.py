@@ -29,12 +29,7 @@ import psutil
 from aiohttp import web
 
 from benchmarks._servers import Server, settle
-
-CHUNKS = 20
-"""An answer comes in so many pieces."""
-
-LAST = f"word{CHUNKS - 1}"
-"""Stands in every whole answer."""
+from benchmarks.answers import reply, whole
 
 HISTORY = 11
 """Messages that the model is asked with: five turns before, as the gateway's default has it."""
@@ -45,71 +40,31 @@ Waiting: TypeAlias = tuple[str, str, str, asyncio.Future[list[dict[str, str]]]]
 CALL = "call the clock"
 """Stands in a message that is answered by a call of a tool first."""
 
+IDLE = 0.015
+"""Seconds of CPU that a server which does nothing takes in a second and a half, at most."""
+
 HERE = Path(__file__).parent.parent
 
 
 # -- the model ----------------------------------------------------------------
 
 
-def chunk(delta: Mapping[str, object], finish: str | None = None) -> bytes:
-    choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    return sse({"choices": [choice]})
-
-
-def sse(more: Mapping[str, object]) -> bytes:
-    data = {"id": "c", "object": "chat.completion.chunk", "model": "m", **more}
-    return b"data: " + json.dumps(data).encode() + b"\n\n"
-
-
-def usage() -> dict[str, object]:
-    return {"prompt_tokens": 20, "completion_tokens": CHUNKS, "total_tokens": 20 + CHUNKS}
-
-
-def streamed() -> list[bytes]:
-    return [
-        *(chunk({"content": f"word{n} "}) for n in range(CHUNKS)),
-        chunk({}, "stop"),
-        sse({"choices": [], "usage": usage()}),
-        b"data: [DONE]\n\n",
-    ]
-
-
-def called() -> list[bytes]:
-    function = {"name": "now", "arguments": "{}"}
-    call = {"index": 0, "id": "call_1", "type": "function", "function": function}
-    return [
-        chunk({"tool_calls": [call]}),
-        chunk({}, "tool_calls"),
-        sse({"choices": [], "usage": usage()}),
-        b"data: [DONE]\n\n",
-    ]
-
-
-def whole() -> dict[str, object]:
-    text = "".join(f"word{n} " for n in range(CHUNKS))
-    choice = {
-        "index": 0,
-        "message": {"role": "assistant", "content": text},
-        "finish_reason": "stop",
-    }
-    head = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
-    return {**head, "choices": [choice], "usage": usage()}
-
-
 async def upstream(port: int) -> None:
     """Answer as an OpenAI-compatible model does."""
-    answer, call = streamed(), called()
 
     async def complete(request: web.Request) -> web.StreamResponse:
         asked = await request.json()
+        messages = asked["messages"]
         if not asked.get("stream"):
-            return web.json_response(whole())
-        last = asked["messages"][-1]
-        calls = last["role"] == "user" and CALL in str(last["content"])
+            return web.json_response(whole(str(messages[-1]["content"])))
+        try:
+            events = reply(messages, CALL)
+        except ValueError as error:
+            raise web.HTTPBadRequest(text=str(error)) from error
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        for piece in call if calls else answer:
-            await response.write(piece)
+        for event in events:
+            await response.write(event)
         return response
 
     await serve("/v1/chat/completions", complete, port)
@@ -274,6 +229,18 @@ class Running:
         children = psutil.Process(self.process.pid).children(recursive=True)
         pids = [self.process.pid, *(child.pid for child in children)]
         return sum(Server("", pid, 0, "").cpu() for pid in pids)
+
+    def rest(self, *, patience: float = 120.0) -> float:
+        """Wait until it does nothing; return the CPU seconds that it used until then."""
+        began, before = time.monotonic(), self.cpu()
+        last = before
+        while time.monotonic() - began < patience:
+            time.sleep(1.5)
+            now = self.cpu()
+            if now - last < IDLE:
+                return last - before
+            last = now
+        raise SystemExit("a server does not come to rest")
 
     def threads(self) -> dict[str, float]:
         """Return the CPU seconds of a gateway's threads, by kind."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 OPENINGS = (
     "I have looked it up for you",
@@ -50,3 +53,67 @@ def pieces(text: str, count: int) -> list[str]:
     cuts = [len(words) * place // count for place in range(count + 1)]
     parts = [" ".join(words[start:end]) for start, end in pairwise(cuts)]
     return [part if place == 0 else f" {part}" for place, part in enumerate(parts) if part]
+
+
+# -- on the wire -------------------------------------------------------------------------
+
+PIECES = 20
+"""An answer comes in so many pieces."""
+TOOL, ARGUMENTS, RESULT = "clock", '{"timezone": "Europe/Oslo"}', "Europe/Oslo"
+"""The tool that models call, with what, and what stands in its result if it has run."""
+USED = {"prompt_tokens": 20, "completion_tokens": 60, "total_tokens": 80}
+DONE = b"data: [DONE]\n\n"
+
+
+def sse(**more: object) -> bytes:
+    """Return a chunk of an answer of OpenAI's, as a server-sent event."""
+    data = {"id": "c", "object": "chat.completion.chunk", "model": "m", **more}
+    return b"data: " + json.dumps(data).encode() + b"\n\n"
+
+
+def chunk(delta: Mapping[str, object], finish: str | None = None) -> bytes:
+    """Return the event that says `delta`."""
+    return sse(choices=[{"index": 0, "delta": delta, "finish_reason": finish}])
+
+
+def streamed(seed: str) -> list[bytes]:
+    """Return the events of an answer."""
+    spoken = [chunk({"content": piece}) for piece in pieces(answer(seed), PIECES)]
+    return [*spoken, chunk({}, "stop"), sse(choices=[], usage=USED), DONE]
+
+
+def called() -> list[bytes]:
+    """Return the events of a call of the tool."""
+    function = {"name": TOOL, "arguments": ARGUMENTS}
+    call = {"index": 0, "id": "call_1", "type": "function", "function": function}
+    asked = [chunk({"tool_calls": [call]}), chunk({}, "tool_calls")]
+    return [*asked, sse(choices=[], usage=USED), DONE]
+
+
+def whole(seed: str) -> dict[str, object]:
+    """Return an answer that is not streamed."""
+    message = {"role": "assistant", "content": answer(seed)}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    head = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
+    return {**head, "choices": [choice], "usage": USED}
+
+
+def reply(messages: Sequence[Mapping[str, Any]], call: str) -> list[bytes]:
+    """Return the events by which a model answers a conversation.
+
+    Args:
+        messages: What it is asked with.
+        call: Stands in a message that is answered by a call of the tool first.
+
+    Raises:
+        ValueError: The tool was called, and has not run.
+    """
+    told = str(next(each["content"] for each in reversed(messages) if each["role"] == "user"))
+    if call not in told:
+        return streamed(told)
+    last = messages[-1]
+    if last["role"] != "tool":
+        return called()
+    if RESULT not in str(last["content"]):
+        raise ValueError(f"the tool has not run: {last['content']}")
+    return streamed(told)

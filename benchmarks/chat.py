@@ -7,7 +7,8 @@ was said before, reads the stream, and commits the answer, both durably. Beside 
 passes the message on and does nothing else. With ``--litellm PYTHON`` (or $HOOKGATE_LITELLM), an
 interpreter with ``litellm[proxy]`` installed, its proxy takes part, asked for whole answers and
 streamed. All are asked in turns, and the CPU time of the serving process is read. No message
-is asked twice, except where its vector is to be known.
+is asked twice, except where its vector is to be known, and no two answers are the same. What a
+gateway goes on to do once all have been answered is counted by itself.
 
     python -m benchmarks.chat [--quick] [--litellm PYTHON]
 """
@@ -27,7 +28,8 @@ from pathlib import Path
 
 import aiohttp
 
-from benchmarks._chat_servers import CALL, LAST, Running, litellm, running
+from benchmarks._chat_servers import CALL, Running, litellm, running
+from benchmarks.answers import LAST
 from benchmarks.report import Figure, report
 from hookgate.core.gateway.access.tokens import new_token
 
@@ -69,6 +71,10 @@ RATIOS: tuple[tuple[str, str, str, float | None], ...] = (
 
 MORE_FOR_A_CALL = 1.5
 """Milliseconds that a tool call may add, and with it another request to the model."""
+
+
+BEHIND = 2.0
+"""Milliseconds that a turn may cost behind its answer, beside one run of the embedder's model."""
 
 
 @dataclass(frozen=True)
@@ -190,18 +196,36 @@ async def measure(servers: dict[str, Running], *, rounds: int, count: int) -> li
                 before = server.cpu()
                 await asking.ask(form, server, count)
                 cpu[form.name].append((server.cpu() - before) / count)
+        behind = await behind_answers(asking, servers, count)
         threads = await by_thread(asking, servers["gateway"], count)
         waited = sorted(await asking.at_once(servers["none"], rounds))
     seconds = {name: statistics.median(values) for name, values in cpu.items()}
     place = min(int(0.99 * len(waited)), len(waited) - 1)
     return [
         *figures(seconds),
+        *behind,
         *threads,
         Figure(name=f"p50 of {AT_ONCE} turns at once, none", unit="ms wall",
                value=statistics.median(waited) * 1e3),
         Figure(name=f"p99 of {AT_ONCE} turns at once, none", unit="ms wall",
                value=waited[place] * 1e3),
     ]  # fmt: skip
+
+
+async def behind_answers(asking: Asking, servers: dict[str, Running], count: int) -> list[Figure]:
+    """Return what a request of 60 characters still costs once it has been answered."""
+    found = []
+    for name in ("none", "gateway"):
+        server = servers[name]
+        server.rest()
+        await asking.ask(Form("", name, length=60), server, count)
+        spent = server.rest() / count
+        goal = BEHIND if name == "none" else None
+        found.append(
+            Figure(name=f"behind the answer, {name}", value=spent * 1e3, unit="ms a request",
+                   goal=goal)
+        )  # fmt: skip
+    return found
 
 
 async def by_thread(asking: Asking, server: Running, count: int) -> Iterator[Figure]:

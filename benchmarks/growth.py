@@ -1,17 +1,19 @@
 """What a turn costs as a gateway grows: long conversations, many sessions, cards, capabilities.
 
-Along each of the four, gateways of several sizes stand in this process, and turns of them are run
+Along each of them, gateways of several sizes stand in this process, and turns of them are run
 in turns. The model answers at once and there is no embedder, so that nothing but the gateway
 counts. What is told is the CPU time of the process, with all of its threads, for one turn: the
 median. Conversations are rows of one real turn, copied in the store before its gateway starts.
 What gateways do in the background after their start is waited for.
 
 - ``history``: a conversation that goes on after so many turns, all of which the model is shown.
-- ``sessions``: a conversation that has been idle, among so many.
+- ``sessions``: a conversation that has been idle, among so many in the store.
+- ``peers``: a conversation among so many that have spoken with this gateway since its start.
+- ``ledger``: so many calls of models in the usage ledger.
 - ``cards``: so many capability cards, none of which has to do with the message.
 - ``capabilities``: so many capabilities, of which the best are shown.
 
-Run: ``python -m benchmarks.growth [--quick] [history | sessions | cards | capabilities ...]``
+Run: ``python -m benchmarks.growth [--quick] [NAME ...]``
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from benchmarks._synthetic import NOUNS, QUALITIES, capabilities, messages
+from benchmarks.answers import answer
 from benchmarks.report import Figure, report
+from benchmarks.weight import year
 from hookgate import Card, Triggers, hookimpl
 from hookgate.core.domain.descriptors import Capability
 from hookgate.core.domain.turn import Address, Turn
@@ -41,6 +45,7 @@ from hookgate.kit.testing.gateway import started
 from hookgate.kit.testing.model import ScriptedModel, say
 
 HISTORY, SESSIONS = (5, 100, 1000), (100, 10_000, 100_000)
+PEERS, LEDGER = (32, 1500, 10_000), (1000, 300_000, 1_000_000)
 CARDS, CAPABILITIES = (15, 100, 1000), (100, 1000, 16_000)
 HISTORY_GOAL = 10.0
 """Milliseconds of a turn that keeps 1,000 turns of history."""
@@ -73,9 +78,10 @@ class Running:
         Raises:
             SystemExit: It went wrong.
         """
-        self.model.steps = [say("It is done.")]
+        said = answer(text)
+        self.model.steps = [say(said)]
         turn = await self.gateway.chat(text, address=Address(peer=peer))
-        if turn.answer != "It is done.":
+        if turn.answer != said:
             raise SystemExit(f"a turn went wrong: {turn.error}")
         return turn
 
@@ -214,6 +220,33 @@ def _next_peer(running: Running) -> Ask:
     return lambda text: running.ask(text, f"peer{next(peers)}")
 
 
+async def peers(sizes: Sequence[int], rounds: int) -> list[Figure]:
+    """Return what a turn costs among so many who have spoken with the same gateway."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with AsyncExitStack() as stack:
+            asks = []
+            for size in sizes:
+                running = await start(stack, Path(folder) / str(size))
+                for number, text in enumerate(messages(size, seed=7)):
+                    await running.ask(text, f"peer{number}")
+                asks.append(_next_peer(running))
+            taken = await in_turns(asks, rounds)
+    return figures("peers", "peers", sizes, taken)
+
+
+async def ledger(sizes: Sequence[int], rounds: int) -> list[Figure]:
+    """Return what a turn costs with so many rows in the ledger."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with AsyncExitStack() as stack:
+            asks = []
+            for size in sizes:
+                home = Path(folder) / str(size)
+                year.fill(await one_turn(home), size)
+                asks.append(_same_peer(await start(stack, home)))
+            taken = await in_turns(asks, rounds)
+    return figures("ledger", "rows", sizes, taken)
+
+
 # -- content ---------------------------------------------------------------------
 
 
@@ -317,6 +350,8 @@ def figures(
 PARTS: dict[str, tuple[Callable[..., Awaitable[list[Figure]]], Sequence[int], Sequence[int]]] = {
     "history": (history, HISTORY, (5, 200)),
     "sessions": (sessions, SESSIONS, (100, 2000)),
+    "peers": (peers, PEERS, (32, 300)),
+    "ledger": (ledger, LEDGER, (1000, 30_000)),
     "cards": (with_cards, CARDS, (15, 100)),
     "capabilities": (with_capabilities, CAPABILITIES, (100, 1000)),
 }

@@ -24,7 +24,7 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
-from benchmarks.answers import LAST, answer, pieces
+from benchmarks.answers import LAST, reply
 from benchmarks.weight import year
 from benchmarks.weight.gateway import ROOT
 from benchmarks.weight.quiet import naps, wait_for_quiet
@@ -41,10 +41,7 @@ AFTER_SECONDS = 2
 """As many seconds pass after the last turn, one at a time, for what is done behind them."""
 MANY = 100
 """So many conversations begin as fast as they can, and not one after the other at rest."""
-PIECES = 20
-"""An answer comes in so many pieces."""
 TOKEN = "hg_" + "a" * 43
-TOOL = "clock"
 CALL = "What is the time in Oslo now, day {:05d}?"
 
 LENGTHS = {
@@ -152,48 +149,17 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        said = asked["messages"]
-        told = str(next(each["content"] for each in reversed(said) if each["role"] == "user"))
-        ran = said[-1]["role"] == "tool" and "Europe/Oslo" in str(said[-1]["content"])
-        calls = CALL[:24] in told and not ran
-        if calls and said[-1]["role"] == "tool":
-            print(f"the tool said {said[-1]['content']}", file=sys.stderr)
+        *events, last = reply(asked["messages"], CALL[:24])
         self.server.say(self.wfile, HEAD)
-        *events, last = called() if calls else spoken(told)
-        self.server.say(self.wfile, *map(chunk, events))
-        self.wfile.write(chunk(last) + chunk(b""))
+        self.server.say(self.wfile, *map(framed, events))
+        self.wfile.write(framed(last) + framed(b""))
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
 
 
-def chunk(data: bytes) -> bytes:
+def framed(data: bytes) -> bytes:
     return f"{len(data):x}\r\n".encode() + data + b"\r\n"
-
-
-def event(delta: dict[str, Any], finish: str | None = None) -> bytes:
-    choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    data = {"id": "c", "object": "chat.completion.chunk", "model": "m", "choices": [choice]}
-    return b"data: " + json.dumps(data).encode() + b"\n\n"
-
-
-def end() -> bytes:
-    used = {"prompt_tokens": 20, "completion_tokens": 60, "total_tokens": 80}
-    data = {"id": "c", "object": "chat.completion.chunk", "model": "m", "choices": []}
-    return b"data: " + json.dumps({**data, "usage": used}).encode() + b"\n\ndata: [DONE]\n\n"
-
-
-def spoken(told: str) -> Iterator[bytes]:
-    for piece in pieces(answer(told), PIECES):
-        yield event({"content": piece})
-    yield event({}, "stop") + end()
-
-
-def called() -> Iterator[bytes]:
-    function = {"name": TOOL, "arguments": '{"timezone": "Europe/Oslo"}'}
-    call = {"index": 0, "id": "call_1", "type": "function", "function": function}
-    yield event({"tool_calls": [call]})
-    yield event({}, "tool_calls") + end()
 
 
 # -- the gateway -----------------------------------------------------------------------
