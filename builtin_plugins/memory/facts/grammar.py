@@ -112,11 +112,13 @@ class Pattern:
     ends: bool = False
     until: str = ""
     prefix: str = ""
+    keeps_time: bool = field(init=False, default=False)
+    """Whether a time among the words is the value itself."""
 
-    @property
-    def keeps_time(self) -> bool:
-        """Whether a time among the words is the value itself."""
-        return any(kind == "date" for kind, _ in self.values)
+    def __post_init__(self) -> None:
+        """Look once: each pattern is asked by every sentence."""
+        keeps = any(kind == "date" for kind, _ in self.values)
+        object.__setattr__(self, "keeps_time", keeps)
 
 
 def _read(file: str) -> dict[str, Any]:
