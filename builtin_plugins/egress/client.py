@@ -163,14 +163,29 @@ class CheckedClient(httpx.AsyncClient):
                 f"{self._egress_name}: the exchange failed: {error}", kind="protocol"
             ) from error
 
+    async def _exchange(self, request: httpx.Request, auth: Any) -> httpx.Response:
+        """Send one request and return the response, its body unread."""
+        by_itself = auth is httpx.USE_CLIENT_DEFAULT and not request.url.userinfo
+        if by_itself and not any(self.event_hooks.values()):
+            # What httpx does beside is for credentials, cookies and hooks of its client.
+            self._set_timeout(request)
+            response = await self._transport.handle_async_request(request)
+            response.request = request
+            if response.has_redirect_location:
+                try:
+                    response.next_request = self._build_redirect_request(request, response)
+                except BaseException:
+                    await response.aclose()
+                    raise
+            return response
+        return await super().send(request, stream=True, auth=auth, follow_redirects=False)
+
     async def _follow(self, request: httpx.Request, auth: Any, follow: bool) -> httpx.Response:
         """Return the response at the end of the redirects; every hop is checked."""
         history: list[httpx.Response] = []
         while True:
             try:
-                response = await super().send(
-                    request, stream=True, auth=auth, follow_redirects=False
-                )
+                response = await self._exchange(request, auth)
             except (httpx.RemoteProtocolError, httpx.InvalidURL) as error:
                 # The transport raises neither: it is a redirect's address that cannot be read.
                 raise EgressDeniedError(
