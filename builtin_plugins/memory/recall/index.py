@@ -290,13 +290,17 @@ class TurnIndex:
         marked = np.zeros(len(self), bool)
         marked[rows] = True
         both = others[marked[others]][-most:]
+        if not len(both):
+            return both
         # The words of those rows, one row behind the other.
         lengths = self.lengths[both]
-        ends = np.cumsum(lengths)
-        places = np.arange(lengths.sum()) + np.repeat(self.starts[both] - ends + lengths, lengths)
-        terms, owners = self._terms.rows[places], np.repeat(both, lengths)
+        ends = lengths.cumsum()
+        places = np.arange(ends[-1]) + (self.starts[both] - ends + lengths).repeat(lengths)
+        terms, owners = self._terms.rows[places], both.repeat(lengths)
         together = (terms[:-1] == first) & (terms[1:] == second) & (owners[:-1] == owners[1:])
-        return np.unique(owners[:-1][together])
+        found: Ints = owners[:-1][together]
+        # Each of them once; they are in order.
+        return found[np.concatenate([[True], found[1:] != found[:-1]])] if len(found) else found
 
     def held(self, word: int) -> int:
         """Return how many rows hold a word."""

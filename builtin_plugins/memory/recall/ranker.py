@@ -398,7 +398,7 @@ def add_speaker(scored: Sequence[Scored], name: str) -> None:
 def weights_of(indexes: Sequence[TurnIndex], words: dict[int, float]) -> dict[int, float]:
     """Return what each word counts for: more, the fewer turns hold it."""
     turns = sum(len(index) for index in indexes)
-    held = {word: sum(index.held(word) for index in indexes) for word in words}
+    held = {word: sum([index.held(word) for index in indexes]) for word in words}
     return {
         word: share * log(1 + (turns - held[word] + 0.5) / (held[word] + 0.5))
         for word, share in words.items()

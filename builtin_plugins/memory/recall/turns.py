@@ -61,7 +61,7 @@ def pieces_of(said: Iterable[Utterance]) -> list[Piece]:
             "text": passage,
             "taint": json.dumps(sorted(one.taint)),
             "provenance": one.provenance,
-            "terms": _packed(number_of(term) for term in terms_of(passage)),
+            "terms": _packed(map(number_of, terms_of(passage))),
             "signs": int(signs_of(passage)),
             "fingerprint": "",
             "vector": None,

@@ -61,7 +61,7 @@ def terms_of(text: str, *, common: bool = False) -> list[str]:
     """
     terms: list[str] = []
     for found in _WORD.finditer(fold(text)):
-        word = re.split("['’]", found[0], maxsplit=1)[0]
+        word = found[0].replace("’", "'").partition("'")[0]
         if not common and (word in _COMMON or _LETTER.fullmatch(word)):
             continue
         if not word.isascii() and _UNSPACED.search(word):
