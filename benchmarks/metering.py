@@ -30,8 +30,7 @@ from benchmarks.store import LEDGER as ANSWERS
 from hookgate.builtin_plugins.metering.calls import Call
 from hookgate.builtin_plugins.metering.gate import Gate
 from hookgate.builtin_plugins.metering.ledger import Ledger
-from hookgate.builtin_plugins.metering.reports import Reports
-from hookgate.builtin_plugins.metering.rollup import Rollup
+from hookgate.builtin_plugins.metering.reports import Reports, Rollup
 from hookgate.builtin_plugins.metering.tables import SCRIPTS
 from hookgate.builtin_plugins.metering.tables.budgets import METADATA
 from hookgate.builtin_plugins.storage.engine.opening import open_store

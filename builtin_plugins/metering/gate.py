@@ -8,13 +8,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hookgate import (
     Ending,
     Event,
     Host,
-    ModelRef,
     ModelRequest,
     Refusal,
     StoreError,
@@ -30,7 +29,6 @@ from hookgate.builtin_plugins.metering.limits import (
     Rule,
     Ruling,
     amount_text,
-    counter_key,
     subjects,
     until,
 )
@@ -195,20 +193,14 @@ class Gate:
         self, turn: Turn, request: ModelRequest, tariff: Tariff, now: datetime
     ) -> Iterator[tuple[Rule, Want]]:
         """Yield each rule that the call falls under, and what it needs of it."""
-        rules = self.ruling.rules
-        if not rules:
+        if not self.ruling.rules:
             return
-        whose = subjects(turn, request)
         amounts: dict[Unit, int] = {"requests": 1, "parallel": 1}
-        for rule in rules:
-            subject = whose.get(rule.scope)
-            if subject is None or not rule.covers(subject):
-                continue
+        for rule, key in self.ruling.counters(subjects(turn, request), now, turn.root.id):
             if rule.unit not in amounts:
                 bound, most, plain = self._sizing.of(request)
                 amounts["tokens"] = bound + most
                 amounts["usd"] = tariff.worst(bound, most, plain=plain)
-            key = counter_key(rule, subject, now, turn.root.id)
             # Counters go no further; who raises one past that is not to have no call at all.
             limit = min(rule.limit + self.ruling.raised(key), MOST)
             yield rule, Want(key, limit, min(amounts[rule.unit], MOST), rule.window != "now")
@@ -263,9 +255,10 @@ class Gate:
         if fit is None or fit is request:
             return None
         if fit.model != request.model:
-            self._tell(turn, request.model, fit.model)
-        if fit.max_output_tokens < request.max_output_tokens:
-            self._tell_less(turn, request, fit)
+            self._tell(turn, "fallback", "model_changed", fit, wanted=str(request.model))
+        if (wanted := request.max_output_tokens) > (most := fit.max_output_tokens):
+            data = {"wanted": wanted, "max_output_tokens": most}
+            self._tell(turn, "output_limited", "output_limited", fit, **data)
         return fit
 
     async def _of_plan(
@@ -350,20 +343,10 @@ class Gate:
             return None
         return replace(request, max_output_tokens=most)
 
-    def _tell_less(self, turn: Turn, wanted: ModelRequest, request: ModelRequest) -> None:
-        self.host.metric("metering.output_limited", model=str(request.model))
-        data = {
-            "wanted": wanted.max_output_tokens,
-            "max_output_tokens": request.max_output_tokens,
-            "model": str(request.model),
-            "why": "budget",
-        }
-        turn.emit(Event("output_limited", data, scope="chat"))
-
-    def _tell(self, turn: Turn, wanted: ModelRef, model: ModelRef) -> None:
-        self.host.metric("metering.fallback", model=str(model))
-        data = {"wanted": str(wanted), "model": str(model), "why": "budget"}
-        turn.emit(Event("model_changed", data, scope="chat"))
+    def _tell(self, turn: Turn, metric: str, event: str, fit: ModelRequest, **data: Any) -> None:
+        model = str(fit.model)
+        self.host.metric(f"metering.{metric}", model=model)
+        turn.emit(Event(event, {**data, "model": model, "why": "budget"}, scope="chat"))
 
     # -- after -------------------------------------------------------------
 

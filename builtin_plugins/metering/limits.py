@@ -93,6 +93,11 @@ class Rule:
         """Whether it limits a rate, and is over soon by itself."""
         return self.window in ("minute", "now")
 
+    @property
+    def prefix(self) -> str:
+        """How the keys of its counters begin."""
+        return f"{self.name}.{self.unit}/{self.scope}:"
+
     def covers(self, subject: str) -> bool:
         """Whether it is for the calls of `subject`."""
         return self.of == "*" or fnmatchcase(subject, self.of)
@@ -173,8 +178,16 @@ def until(window: Span, now: datetime) -> float | None:
 
 def counter_key(rule: Rule, subject: str, now: datetime, turn: str) -> str:
     """Return the key of the counter of `rule` for `subject`, in the window of `now`."""
-    window = window_id(rule.window, now, turn)
-    return f"{rule.name}.{rule.unit}/{rule.scope}:{_quoted(subject)}/{window}"
+    return f"{rule.prefix}{_quoted(subject)}/{window_id(rule.window, now, turn)}"
+
+
+def counts_in(rule: Rule, key: str, now: datetime) -> bool:
+    """Whether a counter is of `rule`, in its window of `now`; any turn has one."""
+    whose, _, window = key.rpartition("/")
+    wanted = window_id(rule.window, now, "")
+    return whose.startswith(rule.prefix) and (
+        window.startswith(wanted) if rule.window == "turn" else window == wanted
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -264,9 +277,14 @@ class Ruling:
         """Whether the settings have a budget of this name."""
         return name in self._settings.budgets
 
-    def bounded(self, raises: dict[str, int]) -> dict[str, int]:
-        """Return the newest of `raises`, as many as are kept."""
-        return dict(list(raises.items())[-MOST_RAISES:])
+    def counters(
+        self, whose: Mapping[Scope, str], now: datetime, turn: str
+    ) -> Iterator[tuple[Rule, str]]:
+        """Yield each rule that a call falls under, and the key of its counter."""
+        for rule in self.rules:
+            subject = whose.get(rule.scope)
+            if subject is not None and rule.covers(subject):
+                yield rule, counter_key(rule, subject, now, turn)
 
     def raised(self, key: str) -> int:
         """Return by how much the limit of a counter has been raised."""
@@ -299,8 +317,11 @@ class Ruling:
 
     # -- what operators set --------------------------------------------------
 
-    async def change(self, change: Callable[[Set], Set]) -> Set:
+    async def change(self, change: Callable[[Set], dict[str, Any]]) -> Set:
         """Change what is set, and return it once it is durable.
+
+        Args:
+            change: Returns the fields that are to be others.
 
         Raises:
             StoreError: It cannot be kept; nothing was changed.
@@ -308,7 +329,8 @@ class Ruling:
         switches = self._host[SWITCHES]
         while True:
             known = await switches.get(SWITCH)
-            made = change(self._read(known))
+            before = self._read(known)
+            made = before.model_copy(update=change(before))
             value = made.model_dump(mode="json", exclude_defaults=True)
             kept = await switches.put(SWITCH, value, version=known.version)
             if kept is not None:
@@ -317,10 +339,12 @@ class Ruling:
 
     async def pause(self, session: str, why: str) -> None:
         """Pause a session: here at once, and everywhere where it can be kept."""
-        self.set = self.set.model_copy(update={"paused": {**self.set.paused, session: why}})
-        await self.change(
-            lambda known: known.model_copy(update={"paused": {**known.paused, session: why}})
-        )
+
+        def paused(known: Set) -> dict[str, Any]:
+            return {"paused": {**known.paused, session: why}}
+
+        self.set = self.set.model_copy(update=paused(self.set))
+        await self.change(paused)
 
     def _heard(self, switch: Switch) -> None:
         if switch.version < self._version:

@@ -82,8 +82,7 @@ class Plugin:
         # They bring SQLAlchemy with them, as the tables do: it is not loaded on the event loop.
         from hookgate.builtin_plugins.metering.budgets.engine import Budgets
         from hookgate.builtin_plugins.metering.ledger import Ledger
-        from hookgate.builtin_plugins.metering.reports import Reports
-        from hookgate.builtin_plugins.metering.rollup import Rollup
+        from hookgate.builtin_plugins.metering.reports import Reports, Rollup
 
         if provided is None:
             host.standing(PART).bad(

@@ -6,18 +6,26 @@ a rounding. Whoever may see some sessions alone sees the calls of those.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hookgate import Principal, Usage
+from hookgate import Principal, Store, StoreError, Usage
 from hookgate.builtin_plugins.metering.calls import COUNTS, PICO, TALLIES, sound
 from hookgate.builtin_plugins.metering.tables import sums
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.ledger import Ledger
+
+EVERY = 10.0
+"""Seconds between two times that rows are added."""
+AT_ONCE = 2000
+"""So many rows of a writer are added in one transaction."""
+ORDER = "metering.sums"
+"""Where adding comes among the functions that change shared rows."""
 
 
 class Totals(NamedTuple):
@@ -177,3 +185,41 @@ def _in_order(
         return -totals.cost, -totals.usage.total, -totals.calls, key
 
     return {key: groups[key] for key in sorted(groups, key=dearest)}
+
+
+@dataclass(eq=False)
+class Rollup:
+    """Adds rows of the ledger to the sums by day, beside the turns. Several gateways may at once.
+
+    Reports are exact without it: they read the sums and all rows that are in none. It keeps those
+    few.
+
+    Attributes:
+        store: Has the tables.
+        failed: Told when rows could not be added; they stay where they are.
+    """
+
+    store: Store
+    failed: Callable[[BaseException], None] = lambda _: None
+
+    async def run(self) -> None:
+        """Do so until it is cancelled. What was begun is committed, or nothing of it."""
+        while True:
+            try:
+                await self.roll()
+            except StoreError as error:
+                self.failed(error)
+            await asyncio.sleep(EVERY)
+
+    async def roll(self) -> int:
+        """Add all rows that are in no sum yet; return how many this gateway has added.
+
+        Raises:
+            StoreError: The store could not be read or written.
+        """
+        count = 0
+        while chunks := await self.store.read(sums.next_chunk(AT_ONCE)):
+            for chunk in chunks:
+                if await self.store.write(sums.added(chunk), order=ORDER):
+                    count += chunk.to - chunk.after
+        return count

@@ -21,11 +21,12 @@ from hookgate import (
 )
 from hookgate.builtin_plugins.metering.calls import PICO
 from hookgate.builtin_plugins.metering.limits import (
+    MOST_RAISES,
     Rule,
     Ruling,
     Set,
     amount_text,
-    counter_key,
+    counts_in,
     until,
     window_id,
 )
@@ -208,12 +209,7 @@ class BudgetOperations:
 
     def _row(self, rule: Rule, standings: Mapping[str, Standing], now: datetime) -> BudgetRow:
         # A budget that was set anew may have had another scope or window.
-        start, end = f"{rule.name}.{rule.unit}/{rule.scope}:", f"/{window_id(rule.window, now, '')}"
-        own = {
-            key: one
-            for key, one in standings.items()
-            if key.startswith(start) and key.endswith(end)
-        }
+        own = {key: one for key, one in standings.items() if counts_in(rule, key, now)}
         counters = [self._counter(rule, key, one) for key, one in own.items()]
         return BudgetRow(
             name=rule.name,
@@ -244,11 +240,7 @@ class BudgetOperations:
         self._allowed(invocation)
         whose = _whose(params)
         now = invocation.host.clock.now()
-        found: list[tuple[Rule, str]] = []
-        for rule in self._ruling.rules:
-            subject = whose.get(rule.scope)
-            if subject is not None and rule.covers(subject):
-                found.append((rule, counter_key(rule, subject, now, "")))
+        found = list(self._ruling.counters(whose, now, ""))
         standings = await self._open.standing([key for _, key in found])
         rows = sorted(
             (self._explained(rule, key, standings[key], now) for rule, key in found),
@@ -291,8 +283,8 @@ class BudgetOperations:
                 action="say how many: `--tokens 100000`, `--usd 5`",
             ) from None
 
-        def change(known: Set) -> Set:
-            return known.model_copy(update={"budgets": {**known.budgets, params.name: budget}})
+        def change(known: Set) -> dict[str, Any]:
+            return {"budgets": {**known.budgets, params.name: budget}}
 
         what = budget.model_dump(mode="json", exclude_none=True)
         return await self._changed(invocation, change, f"budget {params.name} is set", what)
@@ -307,13 +299,11 @@ class BudgetOperations:
         if name not in self._ruling.budgets:
             action = "take one of these names; limits on rates stand in the settings alone"
             raise _unknown(name, self._ruling.budgets, action)
-        of_settings = self._ruling.in_settings(name)
+        of_settings = {name: None} if self._ruling.in_settings(name) else {}
 
-        def change(known: Set) -> Set:
-            budgets = {**known.budgets, name: None}
-            if not of_settings:
-                del budgets[name]
-            return known.model_copy(update={"budgets": budgets})
+        def change(known: Set) -> dict[str, Any]:
+            others = {key: one for key, one in known.budgets.items() if key != name}
+            return {"budgets": {**others, **of_settings}}
 
         done = f"budget {name} holds no more"
         made = await self._changed(invocation, change, done, {})
@@ -335,20 +325,8 @@ class BudgetOperations:
             key: The counter, as `budgets show --json` and what operators are told name it.
             more: How much: tokens, or US dollars for a budget of money.
         """
-        name, _, unit = key.partition("/")[0].rpartition(".")
-        whose, _, window = key.partition("/")[2].rpartition("/")
         now = invocation.host.clock.now()
-        rules = [
-            one
-            for one in self._ruling.rules
-            if (one.name, one.unit) == (name, unit)
-            and whose.startswith(f"{one.scope}:")
-            and (
-                window.startswith("turn:")
-                if one.window == "turn"
-                else window == window_id(one.window, now, "")
-            )
-        ]
+        rules = [rule for rule in self._ruling.rules if counts_in(rule, key, now)]
         if not rules:
             raise TurnError(
                 f"found the counter {key[:400]!r}, expected NAME.UNIT/SCOPE:SUBJECT/WINDOW "
@@ -356,6 +334,7 @@ class BudgetOperations:
                 code="invalid_params",
                 action="take it from `hookgate budgets show --json` or `hookgate status`",
             )
+        unit = rules[0].unit
         by = int(more * PICO) if unit == "usd" else int(more)
         if by < 1:
             raise TurnError(
@@ -364,11 +343,11 @@ class BudgetOperations:
                 action="raise it by a whole number of tokens, or by US dollars",
             )
 
-        def change(known: Set) -> Set:
+        def change(known: Set) -> dict[str, Any]:
             raises = {**known.raises, key: known.raises.get(key, 0) + by}
-            return known.model_copy(update={"raises": self._ruling.bounded(raises)})
+            return {"raises": dict(list(raises.items())[-MOST_RAISES:])}
 
-        done = f"{key} is raised by {amount_text(by, rules[0].unit)}"
+        done = f"{key} is raised by {amount_text(by, unit)}"
         made = await self._changed(invocation, change, done, {"key": key, "more": str(by)})
         invocation.host.standing(f"budget {key}").note("")
         return made
@@ -388,9 +367,8 @@ class BudgetOperations:
                 action="take one of these",
             )
 
-        def change(known: Set) -> Set:
-            paused = {key: why for key, why in known.paused.items() if key != session}
-            return known.model_copy(update={"paused": paused})
+        def change(known: Set) -> dict[str, Any]:
+            return {"paused": {key: why for key, why in known.paused.items() if key != session}}
 
         done = f"session {session} goes on"
         made = await self._changed(invocation, change, done, {"session": session})

@@ -21,8 +21,7 @@ from hookgate.builtin_plugins.metering import tables
 from hookgate.builtin_plugins.metering.calls import DIMENSIONS
 from hookgate.builtin_plugins.metering.ledger import Ledger
 from hookgate.builtin_plugins.metering.limits import dollars
-from hookgate.builtin_plugins.metering.reports import Reports, Totals
-from hookgate.builtin_plugins.metering.rollup import Rollup
+from hookgate.builtin_plugins.metering.reports import Reports, Rollup, Totals
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.core.domain.turn import Claim, Principal
