@@ -3,13 +3,16 @@
 A figure that misses its goal is shown and does not fail the run, since a shared machine is
 noisy. A benchmark that does not run to its end does.
 
-``retrieval`` measures on sets of tools that are not part of this repository, and is skipped
-where the environment variable HOOKGATE_BENCH_DATA names no folder with them. ``agentdojo`` is
-skipped where HOOKGATE_AGENTDOJO names no interpreter that has AgentDojo, and ``policy_speed``
-measures hookgate alone where HOOKGATE_POLICY_PEERS names none with the other engines; so do
-``dispatch``, ``chat`` and ``wasm`` where HOOKGATE_CPEX, HOOKGATE_LITELLM and HOOKGATE_EXTISM name
-none. ``against`` compares with another checkout, and is skipped where HOOKGATE_BENCH_BEFORE names
-none.
+A name is that of a module below this folder, as in ``turn.chat``, which is also run by itself:
+``python -m benchmarks.turn.chat``. Modules that begin with ``_`` are what others need.
+
+``discovery.retrieval`` measures on sets of tools that are not part of this repository, and is
+skipped where the environment variable HOOKGATE_BENCH_DATA names no folder with them.
+``policy.agentdojo`` is skipped where HOOKGATE_AGENTDOJO names no interpreter that has AgentDojo,
+and ``policy.speed`` measures hookgate alone where HOOKGATE_POLICY_PEERS names none with the other
+engines; so do ``turn.dispatch``, ``turn.chat`` and ``wasm.guests`` where HOOKGATE_CPEX,
+HOOKGATE_LITELLM and HOOKGATE_EXTISM name none. ``turn.against`` compares with another checkout,
+and is skipped where HOOKGATE_BENCH_BEFORE names none.
 """
 
 from __future__ import annotations
@@ -23,11 +26,16 @@ HERE = Path(__file__).parent
 
 
 def names() -> list[str]:
-    """Return the names of all benchmarks: the modules here that have a ``main``."""
+    """Return the names of all benchmarks: the modules below that have a ``main``.
+
+    What the product weighs is left out: `make weigh` tells it, and fails where it has risen.
+    """
     return sorted(
-        path.stem
-        for path in HERE.glob("*.py")
-        if not path.stem.startswith("_") and "\ndef main(" in path.read_text(encoding="utf-8")
+        ".".join(path.relative_to(HERE).with_suffix("").parts)
+        for path in HERE.rglob("*.py")
+        if not path.stem.startswith("_")
+        and path.parent.name != "weight"
+        and "\ndef main(" in path.read_text(encoding="utf-8")
     )
 
 

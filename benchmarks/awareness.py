@@ -10,8 +10,8 @@ the first.
 
 Each message is judged twice: by words alone, and by words and meaning, as with the installed
 embedder. `--data` names a folder of sets of tools and queries, as for
-``benchmarks/retrieval.py``; none of their queries is about the gateway, so each card that one
-shows is wrong. Each time is the least of five.
+``benchmarks/discovery/retrieval.py``; none of their queries is about the gateway, so each card
+that one shows is wrong. Each time is the least of five.
 
 Run: ``python -m benchmarks.awareness [--data FOLDER] [--cache FOLDER] [--wrong] [--quick]``
 """
@@ -33,8 +33,8 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks._tool_sets import read_set, set_folders
-from benchmarks._vectors import Vectors, model_of
+from benchmarks.discovery._tool_sets import read_set, set_folders
+from benchmarks.discovery._vectors import Vectors, model_of
 from benchmarks.report import Figure, report
 from hookgate.builtin_plugins.awareness.cards.folders import parse_card, shipped_cards
 from hookgate.builtin_plugins.awareness.selection import explainer as explaining

@@ -42,7 +42,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks._vectors import Vectors, key_of, model_of
+from benchmarks.discovery._vectors import Vectors, key_of, model_of
 from benchmarks.report import Figure, report
 from hookgate.builtin_plugins.memory import tables
 from hookgate.builtin_plugins.memory.domain import Utterance

@@ -27,9 +27,9 @@ from typing import Any
 
 import typer
 
-from benchmarks._chat_servers import free_port
-from benchmarks._servers import Server, settle
 from benchmarks.report import Figure, report
+from benchmarks.turn._servers import free_port
+from benchmarks.wire._servers import Server, settle
 from hookgate.cli.app import app
 from hookgate.cli.state import State
 

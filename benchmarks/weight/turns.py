@@ -24,7 +24,7 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
-from benchmarks.answers import LAST, reply
+from benchmarks.turn.answers import LAST, reply
 from benchmarks.weight import year
 from benchmarks.weight.gateway import ROOT
 from benchmarks.weight.quiet import naps, wait_for_quiet

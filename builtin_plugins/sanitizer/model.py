@@ -8,7 +8,7 @@ root of their number: text in which a few pieces speak for an order, and none ag
 above zero. A long text has more places at which one may be wrong, so that it takes a higher score
 there (`higher`). All of it is array arithmetic, in time that hardly grows faster than the text.
 
-``benchmarks/train_sanitizer.py`` makes the weights.
+``benchmarks/sanitizer/training.py`` makes the weights.
 """
 
 from __future__ import annotations

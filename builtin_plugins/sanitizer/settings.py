@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 from hookgate import Section
 
 THRESHOLD = 1.15
-"""From this score of the model on, a passage is a finding: see `benchmarks.injection`."""
+"""From this score of the model on, a passage is a finding: see `benchmarks.sanitizer.injection`."""
 
 
 def _digest(text: str) -> str:

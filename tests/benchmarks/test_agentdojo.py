@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 import pytest
-from benchmarks import _agentdojo_tasks as tasks
-from benchmarks import agentdojo
-from benchmarks._agentdojo_tools import LETTERS, TOOLS, flags_of
+from benchmarks.policy import _agentdojo_tasks as tasks
+from benchmarks.policy import agentdojo
+from benchmarks.policy._agentdojo_tools import LETTERS, TOOLS, flags_of
 
 SCHEMA = {"type": "object", "properties": {}}
 TOOLS_OF_SUITE = [

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import _synthetic, discovery_speed
+from benchmarks.discovery import _synthetic
+from benchmarks.discovery import speed as discovery_speed
 
 from hookgate.builtin_plugins.discovery.index.documents import text_of
 from hookgate.builtin_plugins.discovery.index.engine import QUERIES, RANKINGS
@@ -79,7 +80,7 @@ async def test_a_start_with_an_unchanged_index_embeds_nothing() -> None:
 
 @pytest.mark.slow
 def test_memory_is_measured_in_a_process_of_its_own() -> None:
-    command = [sys.executable, "-m", "benchmarks.discovery_speed", "memory", "10"]
+    command = [sys.executable, "-m", "benchmarks.discovery.speed", "memory", "10"]
 
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks import policy_speed
+from benchmarks.policy import speed as policy_speed
 
 from hookgate.builtin_plugins.policy.judge.judging import Judge
 from hookgate.builtin_plugins.policy.settings import PolicySettings

@@ -14,16 +14,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks import _floor, _leaving_out, _stages, _token_cost, _tool_sets, _ways, retrieval
-from benchmarks._tool_sets import METRICS, Question
-from benchmarks._vectors import Vectors
+from benchmarks.discovery import (
+    _floor,
+    _left_out,
+    _stages,
+    _token_cost,
+    _tool_sets,
+    _ways,
+    retrieval,
+)
+from benchmarks.discovery._tool_sets import METRICS, Question
+from benchmarks.discovery._vectors import Vectors
 
 from hookgate.builtin_plugins.embedding.reading import Reading
 from hookgate.builtin_plugins.embedding.worker import Prepared
 
 ROOT = Path(__file__).parent.parent.parent
 SMALL_TALK = (
-    ROOT / "benchmarks" / "small_talk.txt",
+    ROOT / "benchmarks" / "discovery" / "small_talk.txt",
     ROOT / "builtin_plugins" / "discovery" / "index" / "small_talk.txt",
 )
 
@@ -385,7 +393,7 @@ def test_the_small_talk_that_is_measured_is_not_that_which_is_recognised() -> No
 @pytest.mark.slow
 def test_the_quick_run_comes_to_its_end(tmp_path: Path) -> None:
     out = tmp_path / "run.jsonl"
-    command = [sys.executable, "-m", "benchmarks.retrieval", "--quick", "--out", str(out)]
+    command = [sys.executable, "-m", "benchmarks.discovery.retrieval", "--quick", "--out", str(out)]
 
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
@@ -399,7 +407,7 @@ def test_the_quick_run_comes_to_its_end(tmp_path: Path) -> None:
 # -- leaving out ---------------------------------------------------------------
 
 
-def trial_of(folder: Path, name: str, vectors: Vectors) -> _leaving_out.Trial:
+def trial_of(folder: Path, name: str, vectors: Vectors) -> _left_out.Trial:
     """Make a set in which parameters alone tell what is asked for."""
     tools = [tool(f"{name}{at}", parameters=[{"name": word}]) for at, word in enumerate(WORDS)]
     asked = [
@@ -407,7 +415,7 @@ def trial_of(folder: Path, name: str, vectors: Vectors) -> _leaving_out.Trial:
         for at, word in enumerate(WORDS)
     ]
     tools_of_a_name = _tool_sets.read_set(write_set(folder / name, tools, asked))
-    return _leaving_out.Trial(_stages.Stages(tools_of_a_name, vectors))
+    return _left_out.Trial(_stages.Stages(tools_of_a_name, vectors))
 
 
 WORDS = ("amber", "birch", "cedar", "delta", "ember", "fjord", "glade", "heath", "inlet", "jetty")
@@ -418,7 +426,7 @@ def test_a_trial_with_the_constants_of_the_product_ranks_as_the_product_does(
 ) -> None:
     stages = _stages.Stages(_tool_sets.read_set(retrieval.TINY), vectors)
 
-    run = _leaving_out.Trial(stages).run(_leaving_out.Constants())
+    run = _left_out.Trial(stages).run(_left_out.Constants())
 
     assert run == stages.run("fused")
 
@@ -430,12 +438,12 @@ def test_a_set_is_scored_with_what_was_tuned_on_the_others(
     grid = {"fields.parameter": (0.0, 1.0), "weights.meaning": (0.0, 0.6)}
     said: list[str] = []
 
-    results = _leaving_out.leave_one_out(trials, grid, said.append)
+    results = _left_out.leave_one_out(trials, grid, said.append)
 
     assert [one.name for one in results] == ["one", "two", "three"]
     assert all(one.constants.fields.parameter == 1.0 for one in results)
     assert all(one.scores["Recall@5"] == 1.0 for one in results)
-    blind = _leaving_out.Constants().with_one("fields.parameter", 0.0)
+    blind = _left_out.Constants().with_one("fields.parameter", 0.0)
     blind = blind.with_one("weights.meaning", 0.0)
     assert trials[0].scores(blind)["Recall@5"] < 1.0
     assert [line for line in said if "left out" in line] == [
@@ -447,13 +455,13 @@ def test_a_set_is_scored_with_what_was_tuned_on_the_others(
 
 def test_one_set_alone_cannot_be_left_out(tmp_path: Path, vectors: Vectors) -> None:
     with pytest.raises(SystemExit, match="found one set"):
-        _leaving_out.leave_one_out([trial_of(tmp_path, "one", vectors)])
+        _left_out.leave_one_out([trial_of(tmp_path, "one", vectors)])
 
 
 def test_each_constant_of_the_grid_has_a_start_and_another_value() -> None:
-    for name, values in _leaving_out.GRID.items():
-        other = next(value for value in values if value != _leaving_out.START.of(name))
-        assert _leaving_out.START.with_one(name, other).of(name) == other
+    for name, values in _left_out.GRID.items():
+        other = next(value for value in values if value != _left_out.START.of(name))
+        assert _left_out.START.with_one(name, other).of(name) == other
 
 
 # -- costs ---------------------------------------------------------------------

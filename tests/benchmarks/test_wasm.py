@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks import wasm
+from benchmarks.wasm import guests as wasm
 
 from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
 

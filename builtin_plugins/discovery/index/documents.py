@@ -108,7 +108,7 @@ class Fields:
     """How much a word counts where it stands.
 
     Found on five public sets together, and judged by leaving out each of them in turn and
-    tuning on the others: ``benchmarks/retrieval.py --leave-one-out``. They make little
+    tuning on the others: ``benchmarks/discovery/retrieval.py --leave-one-out``. They make little
     difference, but for the text of parameters, without which three of the sets lose.
     """
 

@@ -37,7 +37,7 @@ class Weights:
     """How words and meaning come together.
 
     Round values, judged by leaving out each of five public sets in turn and tuning on the
-    others: ``benchmarks/retrieval.py --leave-one-out``.
+    others: ``benchmarks/discovery/retrieval.py --leave-one-out``.
 
     Attributes:
         meaning: What meaning counts against words.

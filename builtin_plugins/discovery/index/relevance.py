@@ -31,9 +31,9 @@ COSINE, SMALL_TALK, HELD, BIAS = 19.8, -24.1, 1.0, 1.2
 """A logistic regression: the best cosine of the first rows, how near small talk is, how many words
 of the query one of the first rows holds, and a constant.
 Fitted to 200 queries of each of five public sets and to the lines of `small_talk.txt`, each held
-against the others, and to the short messages of `benchmarks/short_tuned.txt`, which count three
-times; the constant is 0.2 more than fitted. `benchmarks/retrieval.py` and
-`benchmarks/short_messages.py` measure it."""
+against the others, and to the short messages of `benchmarks/discovery/short_tuned.txt`, which
+count three times; the constant is 0.2 more than fitted. `benchmarks/discovery/retrieval.py` and
+`benchmarks/discovery/short_messages.py` measure it."""
 
 NEAREST = 3
 """Lines of small talk whose mean cosine counts: a single one may be near by chance. One that is

@@ -28,7 +28,7 @@ from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 from hookgate.builtin_plugins.embedding.worker import ThreadEngine
 
 FLOOR = DiscoverySettings().floor
-CHATTER = Path(__file__).parents[3] / "benchmarks" / "small_talk.txt"
+CHATTER = Path(__file__).parents[3] / "benchmarks" / "discovery" / "small_talk.txt"
 
 numbers = st.floats(min_value=-1, max_value=1, width=32, allow_subnormal=False)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks.short_messages import HELD_OUT, TUNED, messages
+from benchmarks.discovery.short_messages import HELD_OUT, TUNED, messages
 
 from hookgate.builtin_plugins.discovery.index.relevance import small_talk
 from hookgate.builtin_plugins.discovery.sources.folders import Root, scan, shipped_folder

@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from benchmarks.room import NEEDED, QUICK, Run, measured
+from benchmarks.metering.room import NEEDED, QUICK, Run, measured
 from tests.builtin_plugins.metering.support import rows_of
 from tests.support.script import Events
 

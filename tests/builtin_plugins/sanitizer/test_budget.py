@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from benchmarks._shapes import SHAPES, SIZE, cut, searched
+from benchmarks.sanitizer._shapes import SHAPES, SIZE, cut, searched
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.examples import examples, sampled

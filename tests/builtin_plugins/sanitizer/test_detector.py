@@ -6,8 +6,8 @@ import random
 import time
 
 import pytest
-from benchmarks._orders import misspelt
-from benchmarks._shapes import SHAPES, SIZE
+from benchmarks.sanitizer._orders import misspelt
+from benchmarks.sanitizer._shapes import SHAPES, SIZE
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.examples import sampled

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from benchmarks.train_sanitizer import digest
+from benchmarks.sanitizer.training import digest
 from hypothesis import given
 from hypothesis import strategies as st
 

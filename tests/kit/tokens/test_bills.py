@@ -20,7 +20,7 @@ from hookgate.kit.tokens.bills import Bills, Wording, _least_output, least_input
 from hookgate.kit.tokens.sizes import Sizes, typical_of_text
 
 RECORDED = json.loads(
-    (Path(__file__).parents[3] / "benchmarks" / "texts" / "counted.json").read_text("utf-8")
+    (Path(__file__).parents[3] / "benchmarks" / "metering" / "counted.json").read_text("utf-8")
 )
 TEXTS = RECORDED["texts"]
 PROSE = " ".join(one["text"] for one in TEXTS if one["kind"] == "english")

@@ -1,0 +1,256 @@
+"""How many injections the card sanitizer finds, how often it is wrong, and how long it takes.
+
+Run it with ``python -m benchmarks.sanitizer.injection --items ITEMS.jsonl.gz [--out RUN.jsonl]``. A
+line of ITEMS is ``{"id", "text", "label": "malicious" | "benign", "kind", "subset"}``; a line
+of RUN is ``{"id", "flagged"}``. Flagged is what is rejected as a stranger's text. The
+figures are those of the subset ``injection`` against all that is benign; other malicious
+subsets have rows of their own. Without ITEMS only the time of made-up texts is measured:
+50,000 bytes each of what the detector dislikes most, and a quarter of each. ``--slowest N`` also
+tries N shapes that are put together by chance, and measures the slowest of them all. Times are
+of the processor, the least of several; what is refused as too costly says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from benchmarks.report import Figure, report
+from benchmarks.sanitizer._orders import misspelt
+from benchmarks.sanitizer._shapes import SHAPES, SIZE, cut, searched
+from benchmarks.sanitizer.training import read, train
+from hookgate.builtin_plugins.sanitizer.detector import TOO_COSTLY, inspect, verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hookgate.builtin_plugins.sanitizer.model import Weights
+
+DATA = "HOOKGATE_BENCH_DATA"
+ITEMS = Path("injection/items.jsonl.gz")
+ASIDE = {"dual_use", "malware_lure"}
+"""Subsets that have rows of their own: what they do depends on what is around them."""
+DIVIDED = {"openclaw/skills": 3}
+"""Sources that are left out in so many parts: without all of it, no skill would be learnt from."""
+ROUNDS = 3
+TRIES = 10
+LOOKED = 24
+"""So many of the slowest shapes are measured again and again."""
+SHOWN = 8
+"""So many of the slowest shapes are printed."""
+
+
+def judge(text: str, rounds: int) -> tuple[bool, float]:
+    """Return whether a text is flagged, and the milliseconds of CPU time that took."""
+    taken = []
+    for _ in range(rounds):
+        begun = time.process_time()
+        found = inspect(text)
+        taken.append(1000 * (time.process_time() - begun))
+    return verdict(found, trusted=False) == "reject", min(taken)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.sanitizer.injection",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--items", type=Path, help=f"texts (default: ${DATA}/{ITEMS})")
+    parser.add_argument("--out", type=Path, metavar="RUN.jsonl", help="a line for each text")
+    parser.add_argument("--leave-one-source-out", action="store_true", dest="leaving_out")
+    parser.add_argument("--slowest", type=int, default=0, metavar="N", help="search N shapes")
+    parser.add_argument("--quick", action="store_true", help="take each time once")
+    chosen = parser.parse_args()
+    if chosen.items is None and os.environ.get(DATA):
+        named = Path(os.environ[DATA]) / ITEMS
+        chosen.items = named if named.exists() else None
+    return chosen
+
+
+def main() -> None:
+    chosen = arguments()
+    figures = []
+    if chosen.items is None:
+        print(f"no texts are given, with --items or ${DATA}: time alone is measured")
+    elif chosen.leaving_out:
+        report("injection, sources left out", leaving_out(read(chosen.items)))
+        return
+    else:
+        figures += accuracy(chosen)
+    shapes = SHAPES | {f"seed {seed}": searched(seed) for seed in range(chosen.slowest)}
+    report("injection", figures + speed(slowest(shapes), 2 if chosen.quick else TRIES))
+
+
+def accuracy(chosen: argparse.Namespace) -> list[Figure]:
+    """Judge all texts, and print the shares and times of each sort of them."""
+    rows: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    times: dict[str, list[float]] = defaultdict(list)
+    flags = []
+    for item in read(chosen.items):
+        flagged, taken = judge(item["text"], 1 if chosen.quick else ROUNDS)
+        times["all"].append(taken)
+        times[item["kind"]].append(taken)
+        flags.append({"id": item["id"], "flagged": flagged})
+        subset = f"{item['label']}/{item['subset']}"
+        for key in (item["label"], subset, f"{subset}/{item['kind']}"):
+            rows[key][0] += flagged
+            rows[key][1] += 1
+    if chosen.out:
+        lines = "".join(f"{json.dumps(flag)}\n" for flag in flags)
+        chosen.out.write_text(lines, encoding="utf-8")
+    for key, (hits, count) in sorted(rows.items()):
+        print(f"{key:<40} {hits:>5} of {count:>5}  {hits / count:.4f}")
+    for kind, taken_by in sorted(times.items()):
+        print(f"ms a text, {kind:<30} {_spread(taken_by)}")
+    shares = {key: hits / count for key, (hits, count) in rows.items()}
+    goals = (
+        ("recall", "malicious/injection", 0.85, True),
+        ("recall in skills", "malicious/injection/skill_md", 0.60, True),
+        ("false positives", "benign", 0.01, False),
+        ("false positives, security-themed", "benign/security_theme", 0.10, False),
+    )
+    figures = [
+        Figure(name=name, value=shares[key], unit="share", goal=goal, at_least=at_least)
+        for name, key, goal, at_least in goals
+        if key in shares
+    ]
+    if cards := times.get("card"):
+        mean = sum(cards) / len(cards)
+        figures.append(Figure(name="a card", value=mean, unit="ms", against="CPU time", goal=10))
+    return figures
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A text, and whether it is rejected as a stranger's: as it is, and with typos in it."""
+
+    item: dict[str, Any]
+    plain: bool
+    misspelt: bool
+
+
+def leaving_out(items: list[dict[str, Any]]) -> list[Figure]:
+    """Judge each source by what was learnt from the others; print each, return the means."""
+    parts = {source_of(item) for item in items if item["label"] == "benign"}
+    seen = {part: learnt(items, part) for part in sorted(parts)}
+    every = learnt(items, "")
+    judged: dict[str, list[Judged]] = defaultdict(list)
+    for item in items:
+        weights = seen.get(source_of(item), every)
+        noisy = misspelt(item["text"], random.Random(item["id"]))
+        both = [rejected(text, weights) for text in (item["text"], noisy)]
+        judged[f"{item['label']:<10} {item['source']}"].append(Judged(item, *both))
+    shares: dict[str, list[float]] = defaultdict(list)
+    for source, rows in sorted(judged.items()):
+        counted = [row for row in rows if row.item["subset"] not in ASIDE]
+        if counted:
+            share = sum(row.plain for row in counted) / len(counted)
+            shares[counted[0].item["label"]].append(share)
+            print(f"{source:<60} {len(counted):>5}  {share:.3f}")
+    return means([row for rows in judged.values() for row in rows]) + [
+        Figure(name=f"{label}, mean of its sources", value=sum(some) / len(some), unit="share")
+        for label, some in sorted(shares.items())
+    ]
+
+
+def means(rows: list[Judged]) -> list[Figure]:
+    """Return the shares of texts that are rejected, by what they are."""
+    benign = [row for row in rows if row.item["label"] == "benign"]
+    attacks = [row for row in rows if row.item["subset"] == "injection"]
+    sorts = (
+        ("recall", attacks, 0.7, True),
+        ("recall in skills", [row for row in attacks if is_skill(row)], 0.5, True),
+        ("false alarms", benign, 0.01, False),
+        ("false alarms, skills", [row for row in benign if is_skill(row)], 0.02, False),
+        (
+            "false alarms, security-themed",
+            [row for row in benign if row.item["subset"] == "security_theme"],
+            0.08,
+            False,
+        ),
+    )
+    figures = [
+        Figure(
+            name=name,
+            value=sum(row.plain for row in some) / len(some),
+            unit="share",
+            goal=goal,
+            at_least=at_least,
+        )
+        for name, some, goal, at_least in sorts
+        if some
+    ]
+    lost = sum(row.plain - row.misspelt for row in attacks) / max(len(attacks), 1)
+    name = "recall lost by a typo in every third word"
+    return [*figures, Figure(name=name, value=lost, unit="share", goal=0.05)]
+
+
+def is_skill(row: Judged) -> bool:
+    return str(row.item["kind"]) == "skill_md"
+
+
+def rejected(text: str, weights: Weights) -> bool:
+    return verdict(inspect(text, weights=weights), trusted=False) == "reject"
+
+
+def learnt(items: list[dict[str, Any]], without: str) -> Weights:
+    """Return what is learnt from the benign texts of all sources but one."""
+    return train(
+        [item["text"] for item in items if item["label"] == "benign" and source_of(item) != without]
+    )
+
+
+def source_of(item: dict[str, Any]) -> str:
+    """Return the source of a text; the part of it, where a source has very many."""
+    if item["source"] not in DIVIDED:
+        return str(item["source"])
+    owner = str(item.get("group") or item["id"])
+    return f"{item['source']} {crc32(owner.encode()) % DIVIDED[item['source']]}"
+
+
+def slowest(shapes: dict[str, str]) -> dict[str, str]:
+    """Return the shapes that take longest, at a first glance."""
+    taken = {name: judge(text, 2)[1] for name, text in shapes.items()}
+    return {name: shapes[name] for name in sorted(taken, key=lambda one: -taken[one])[:LOOKED]}
+
+
+def speed(shapes: dict[str, str], tries: int) -> list[Figure]:
+    """Take the time of made-up texts, whole and a quarter of each."""
+    rows = []
+    for name, text in shapes.items():
+        # In turns: what else runs on the machine then slows both.
+        taken = [(judge(text, 1)[1], judge(cut(text, SIZE // 4), 1)[1]) for _ in range(tries)]
+        whole = min(whole for whole, _ in taken)
+        rows.append((whole, whole / min(quarter for _, quarter in taken), name))
+    rows.sort(reverse=True)
+    for whole, growth, name in rows[:SHOWN]:
+        refused = any(one.rule == TOO_COSTLY for one in inspect(shapes[name]))
+        print(
+            f"ms, {SIZE} bytes, {name:<24} {whole:>6.1f}, {growth:.1f} times a quarter"
+            f"{', refused' if refused else ''}"
+        )
+    growth = max(growth for _, growth, _ in rows)
+    return [
+        Figure(name="slowest shape", value=rows[0][0], unit="ms", against="CPU time", goal=25),
+        Figure(name="growth", value=growth, unit="", against="a quarter of the text", goal=7),
+    ]
+
+
+def _spread(times: Iterable[float]) -> str:
+    ordered = sorted(times)
+    p99 = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
+    mean = sum(ordered) / len(ordered)
+    return f"mean {mean:.2f}, p99 {p99:.2f}, longest {ordered[-1]:.2f}"
+
+
+if __name__ == "__main__":
+    main()
