@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.examples import sampled
 
-from hookgate.builtin_plugins.metering.sizing import MOST_MODELS, Ratios
+from hookgate.kit.tokens.ratios import MOST_MODELS, Ratios
 from hookgate.kit.tokens.sizes import KINDS, Sizes
 
 RECORDED = json.loads(
-    (Path(__file__).parents[4] / "benchmarks" / "metering" / "counted.json").read_text("utf-8")
+    (Path(__file__).parents[3] / "benchmarks" / "metering" / "counted.json").read_text("utf-8")
 )
 TEXTS: list[dict[str, Any]] = RECORDED["texts"]
 TOKENIZERS: list[str] = RECORDED["tokenizers"]
