@@ -144,20 +144,14 @@ def subjects(turn: Turn, request: ModelRequest) -> Mapping[Scope, str]:
     return found
 
 
+_FORMS = {"minute": "%Y-%m-%dT%H:%M", "day": "%Y-%m-%d", "month": "%Y-%m"}
+
+
 def window_id(window: Span, now: datetime, turn: str) -> str:
     """Return the name of the window that `now` lies in; days and months are those of UTC."""
-    moment = now.astimezone(UTC)
-    match window:
-        case "turn":
-            return f"turn:{turn}"
-        case "minute":
-            return f"minute:{moment:%Y-%m-%dT%H:%M}"
-        case "day":
-            return f"day:{moment:%Y-%m-%d}"
-        case "month":
-            return f"month:{moment:%Y-%m}"
-        case "now":
-            return "now"
+    if form := _FORMS.get(window):
+        return f"{window}:{now.astimezone(UTC):{form}}"
+    return f"turn:{turn}" if window == "turn" else window
 
 
 def until(window: Span, now: datetime) -> float | None:

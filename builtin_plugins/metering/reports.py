@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -140,7 +140,7 @@ class Reports:
             for found in await self._ledger.store.read(sums.usage(queries))
         ]
         if principal is not None and restricted:
-            sees = _Sees(principal)
+            sees = cache(principal.sees)
             rows = [[pair for pair in found if sees(pair[0]["session"])] for found in rows]
         groups, days = (
             _merged(found, names) for found, names in zip(rows, (by, ("day",)), strict=True)
@@ -150,20 +150,6 @@ class Reports:
 
 
 _Pair = tuple["Mapping[str, Any]", Totals]
-
-
-class _Sees:
-    """Whether somebody may see a session; each is looked at once."""
-
-    def __init__(self, principal: Principal) -> None:
-        self._principal = principal
-        self._known: dict[str, bool] = {}
-
-    def __call__(self, session: str) -> bool:
-        known = self._known.get(session)
-        if known is None:
-            known = self._known[session] = self._principal.sees(session)
-        return known
 
 
 def _merged(found: Iterable[_Pair], by: Sequence[str]) -> dict[tuple[str, ...], Totals]:

@@ -34,12 +34,15 @@ SHOWN = 10_000
 """So many windows are shown at once."""
 
 
+_CHANGED = ("settled", "leased", "lost", "asked")
+
+
 def _made_or_locked(insert: Any) -> Any:
     """Make a window that is not there yet, lock it, and return it."""
     made = insert(WINDOWS)
     touched = {"touched": made.excluded.touched}
     return made.on_conflict_do_update(index_elements=["key"], set_=touched).returning(
-        *(WINDOWS.c[name] for name in ("key", "settled", "leased", "lost", "asked"))
+        *(WINDOWS.c[name] for name in ("key", *_CHANGED))
     )
 
 
@@ -54,12 +57,7 @@ _BEAT_OF = select(GATEWAYS.c.beat).where(GATEWAYS.c.gateway == bindparam("me"))
 _CHANGE = Prepared(
     update(WINDOWS)
     .where(WINDOWS.c.key == bindparam("window"))
-    .values({name: bindparam(f"new_{name}") for name in ("settled", "leased", "asked")})
-)
-_LOSE = (
-    update(WINDOWS)
-    .where(WINDOWS.c.key == bindparam("window"))
-    .values({name: bindparam(f"new_{name}") for name in ("settled", "leased", "lost")})
+    .values({name: bindparam(f"new_{name}") for name in _CHANGED})
 )
 _RETURN = Prepared(
     delete(LEASES).where(LEASES.c.gateway == bindparam("me"), LEASES.c.key == bindparam("window"))
@@ -234,6 +232,7 @@ class Exchange:
                     "window": key,
                     "new_settled": step.settled,
                     "new_leased": step.others + step.mine,
+                    "new_lost": step.row.lost,
                     "new_asked": grant.asked,
                 }
             )
@@ -366,11 +365,11 @@ def sweep(connection: Connection, gateway: str, beat: int) -> list[dict[str, Any
             "new_settled": min(row.settled + ended.settled.get(row.key, 0), MOST),
             "new_leased": row.leased - leases.get(row.key, 0),
             "new_lost": min(row.lost + ended.lost.get(row.key, 0) * row.lasting, MOST),
+            "new_asked": row.asked,
         }
         for row in _locked(connection, {*leases, *ended.settled, *ended.lost})
     ]
-    if changes:
-        connection.execute(_LOSE, changes)
+    _CHANGE.run(connection, changes)
     connection.execute(delete(LEASES).where(own))
     connection.execute(delete(OPEN).where(OPEN.c.gateway == gateway))
     if ended.rows:
@@ -409,7 +408,7 @@ class _Ended:
 
 def _locked(connection: Connection, keys: set[str]) -> Sequence[Any]:
     """Lock the windows of `keys` that are there, in their order, and return them."""
-    columns = [WINDOWS.c[name] for name in ("key", "lasting", "settled", "leased", "lost")]
+    columns = [WINDOWS.c[name] for name in ("key", "lasting", *_CHANGED)]
     # As Python sorts them: each database has rules of its own for texts.
     order: Any = WINDOWS.c.key
     if connection.dialect.name == "postgresql":

@@ -91,8 +91,7 @@ class Tariff:
     _fee: int = field(init=False, repr=False, compare=False)
     _unit: int = field(init=False, repr=False, compare=False)
     _exact: Mapping[str, _Exact] = field(init=False, repr=False, compare=False)
-    _worst: tuple[_Exact, _Exact] = field(init=False, repr=False, compare=False)
-    _worst_plain: tuple[_Exact, _Exact] = field(init=False, repr=False, compare=False)
+    _worst: Mapping[bool, Sequence[_Exact]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rates", filled(self.given))
@@ -110,13 +109,16 @@ class Tariff:
         object.__setattr__(self, "_unit", unit)
         object.__setattr__(self, "_fee", whole(self.fee) * MILLION)
         object.__setattr__(self, "_exact", exact)
-        sides = (Usage.INPUTS, Usage.OUTPUTS)
-        worst = tuple(_most([exact[name] for name in names]) for names in sides)
+        # What is heard, seen or spoken costs far more than text does.
+        texts = {name: rate for name, rate in exact.items() if name not in Usage.MEDIA}
+        worst = {
+            plain: [
+                _most([rates[name] for name in side if name in rates])
+                for side in (Usage.INPUTS, Usage.OUTPUTS)
+            ]
+            for plain, rates in ((False, exact), (True, texts))
+        }
         object.__setattr__(self, "_worst", worst)
-        plain = tuple(
-            _most([exact[name] for name in names if name not in Usage.MEDIA]) for names in sides
-        )
-        object.__setattr__(self, "_worst_plain", plain)
 
     @property
     def free(self) -> bool:
@@ -145,7 +147,7 @@ class Tariff:
         return -(-self._worst_parts(input_tokens, output_tokens, plain) // self._unit)
 
     def _worst_parts(self, input_tokens: int, output_tokens: int, plain: bool) -> int:
-        dearest_input, dearest_output = self._worst_plain if plain else self._worst
+        dearest_input, dearest_output = self._worst[plain]
         parts = self._fee + input_tokens * dearest_input.at(input_tokens)
         return parts + output_tokens * dearest_output.at(input_tokens)
 
@@ -158,7 +160,7 @@ class Tariff:
             plain: Whether all of it is text.
         """
         left = room * self._unit - self._worst_parts(input_tokens, 0, plain)
-        each = (self._worst_plain if plain else self._worst)[1].at(input_tokens)
+        each = (self._worst[plain])[1].at(input_tokens)
         if left < 0:
             return -1
         return left // each if each else MOST_OUTPUT
