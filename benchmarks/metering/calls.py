@@ -77,7 +77,7 @@ async def around_a_call(section: dict[str, Any], calls: int) -> float:
 
 def calls(count: int) -> list[Call]:
     """Return rows of so many calls."""
-    numbers = dict.fromkeys((*Usage.INPUTS, *Usage.OUTPUTS), 10)
+    numbers = dict.fromkeys(Usage.COUNTS, 10)
     return [
         Call(
             id=f"call_{number:032x}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
 from urllib.parse import quote
 
@@ -132,6 +133,9 @@ class Usage:
     )
     """The names of the counts of output."""
 
+    COUNTS: ClassVar[tuple[str, ...]] = (*INPUTS, *OUTPUTS)
+    """The names of all counts."""
+
     MEDIA: ClassVar[frozenset[str]] = frozenset(
         ("audio_input_tokens", "image_input_tokens", "audio_output_tokens", "image_output_tokens")
     )
@@ -152,15 +156,12 @@ class Usage:
     @property
     def total_input(self) -> int:
         """All input tokens, of whatever kind, cached or not."""
-        return self._sum(self.INPUTS)
+        return sum(_inputs_of(self))
 
     @property
     def total_output(self) -> int:
         """All output tokens, of whatever kind, reasoning included."""
-        return self._sum(self.OUTPUTS)
-
-    def _sum(self, names: tuple[str, ...]) -> int:
-        return sum([getattr(self, name) for name in names])
+        return sum(_outputs_of(self))
 
     @property
     def total(self) -> int:
@@ -177,7 +178,7 @@ class Usage:
     @property
     def counts(self) -> dict[str, int]:
         """All counts by name."""
-        return {name: getattr(self, name) for name in (*self.INPUTS, *self.OUTPUTS)}
+        return dict(zip(self.COUNTS, (*_inputs_of(self), *_outputs_of(self)), strict=True))
 
     def to_json(self) -> dict[str, int | bool]:
         """Return the wire form: totals first, then their parts.
@@ -189,6 +190,10 @@ class Usage:
         written = counts["cache_write_tokens"] + counts["cache_write_hour_tokens"]
         totals["cache_write_tokens"] = written
         return {**totals, **(counts | totals), "reported": self.reported}
+
+
+_inputs_of = attrgetter(*Usage.INPUTS)
+_outputs_of = attrgetter(*Usage.OUTPUTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,7 +281,7 @@ class ModelRequest:
     def taint(self) -> Taint:
         """The union of the taints of all that the model will read."""
         return join_taints(
-            [*(piece.taint for piece in self.system), *(item.taint for item in self.messages)]
+            [*[piece.taint for piece in self.system], *[item.taint for item in self.messages]]
         )
 
     @property

@@ -222,9 +222,14 @@ class SessionKey:
     channel: str
     account: str
     peer: str
+    _text: str = field(default="", init=False, repr=False, compare=False)
 
     def __str__(self) -> str:
-        return key_text(self.agent, self.channel, self.account, self.peer)
+        # A turn asks for it a dozen times.
+        if not self._text:
+            text = key_text(self.agent, self.channel, self.account, self.peer)
+            object.__setattr__(self, "_text", text)
+        return self._text
 
     @classmethod
     def parse(cls, text: str) -> SessionKey:
@@ -588,8 +593,8 @@ class Turn:
         return join_taints(
             [
                 self.extra_taint,
-                *(message.taint for message in self.history),
-                *(message.taint for message in self.messages),
+                *[message.taint for message in self.history],
+                *[message.taint for message in self.messages],
             ]
         )
 

@@ -143,8 +143,8 @@ def message_tokens(message: Message, counter: TokenCounter) -> int:
     known = message.counted
     if known is not None and known[0] is counter:
         return known[1]
-    tokens = MESSAGE_OVERHEAD + sum(_part_tokens(part, counter) for part in message.parts)
-    if all(type(part) is Text for part in message.parts):
+    tokens = MESSAGE_OVERHEAD + sum([_part_tokens(part, counter) for part in message.parts])
+    if message.plain or all(type(part) is Text for part in message.parts):
         object.__setattr__(message, "counted", (counter, tokens))
     return tokens
 
@@ -259,7 +259,7 @@ class ContextBuilder:
             tokens = sum([message_tokens(message, self.counter) for message in turn])
             rank = (-PRIORITIES["history"], 0, order)
             items.append(_Item("history", tokens, rank, "core", turn=turn))
-        used = sum(message_tokens(message, self.counter) for message in own)
+        used = sum([message_tokens(message, self.counter) for message in own])
         taken, by_kind = self._choose(items, self.budget - used)
         left = [item for item in items if not item.taken]
         blocks = [item.block for item in taken if item.block is not None]
@@ -269,7 +269,7 @@ class ContextBuilder:
         return Context(
             system=tuple(block.piece() for block in blocks),
             history=tuple(message for item in turns for message in item.turn or ()),
-            tokens=used + sum(item.tokens for item in taken),
+            tokens=used + sum([item.tokens for item in taken]),
             left_out=tuple(
                 LeftOut(kind=item.kind, plugin=item.plugin, tokens=item.tokens) for item in left
             ),

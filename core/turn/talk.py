@@ -117,7 +117,7 @@ class Rounds:
             turn.history, turns=turn.plan.history_turns, goes_on=turn.messages[0].role == "tool"
         )
         needed = [*past.needed, *turn.messages]
-        own = sum(message_tokens(message, self._host.tokens) for message in needed)
+        own = sum([message_tokens(message, self._host.tokens) for message in needed])
         if own > turn.plan.context_tokens:
             raise TurnError(
                 f"the message takes {own} tokens, and the context has {turn.plan.context_tokens}",
@@ -166,8 +166,8 @@ class Rounds:
     def _tokens(self) -> int:
         """Return how many tokens stand in front of the model, tools left out."""
         counter = self._host.tokens
-        return sum(counter.count(piece.text) for piece in self._system) + sum(
-            message_tokens(message, counter) for message in self._messages
+        return sum([counter.count(piece.text) for piece in self._system]) + sum(
+            [message_tokens(message, counter) for message in self._messages]
         )
 
     async def _gather(self, builder: ContextBuilder) -> None:
@@ -258,10 +258,12 @@ class Rounds:
         # What others wrote of their tools is shown as the sanitizers let it through.
         faces = turn.snapshot.faces
         tools = tuple(
-            faces.get(name, tool) if tool.owner == "host" else tool
-            for name, tool in turn.offered.items()
+            [
+                faces.get(name, tool) if tool.owner == "host" else tool
+                for name, tool in turn.offered.items()
+            ]
         )
-        tokens = self._tokens() + sum(schema_tokens(tool, counter) for tool in tools)
+        tokens = self._tokens() + sum([schema_tokens(tool, counter) for tool in tools])
         asked, agent = turn.plan.parameters, turn.agent
         return ModelRequest(
             model=model,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hookgate import Usage
 from hookgate.core.turn.tools.sound import MAX_TOKENS, at_least, sound_usage
 
-COUNTS = (*Usage.INPUTS, *Usage.OUTPUTS)
+COUNTS = Usage.COUNTS
 USAGES = st.builds(
     Usage,
     **{name: st.integers(0, MAX_TOKENS) for name in COUNTS},

@@ -147,9 +147,5 @@ def _says(glob: str) -> tuple[int, str]:
 
 def _given(price: Price) -> tuple[Mapping[str, Rate], Decimal]:
     """Return what is said of the counts of `Usage`, and the fee of a call."""
-    given = {
-        kind: Rate(value)
-        for kind in (*Usage.INPUTS, *Usage.OUTPUTS)
-        if (value := price.of(kind)) is not None
-    }
+    given = {kind: Rate(value) for kind in Usage.COUNTS if (value := price.of(kind)) is not None}
     return given, price.fee or ZERO

@@ -41,7 +41,8 @@ def readable(request: ModelRequest, models: Callable[[], Sequence[ModelInfo]]) -
         request: What is to be asked.
         models: Returns what its provider says of its models.
     """
-    if not any(not message.plain and _holds_more(message) for message in request.messages):
+    mixed = [message for message in request.messages if not message.plain]
+    if not any(_holds_more(message) for message in mixed):
         return request
     known = {info.name: info for info in models()}
     name = request.model.model

@@ -100,9 +100,12 @@ def sound_usage(usage: object) -> Usage | None:
     """Return `usage`, or None where it holds something else than possible counts."""
     if not isinstance(usage, Usage):
         return None
-    counts = [getattr(usage, name) for name in (*Usage.INPUTS, *Usage.OUTPUTS)]
-    sound = all(type(count) is int and 0 <= count <= MAX_TOKENS for count in counts)
-    return usage if sound else None
+    odd = [
+        count
+        for count in usage.counts.values()
+        if type(count) is not int or not 0 <= count <= MAX_TOKENS
+    ]
+    return None if odd else usage
 
 
 def at_least(counted: Usage, told: Usage | None) -> Usage:

@@ -33,7 +33,7 @@ from hookgate.kit.usage import (
 ROOT = Path(__file__).parents[3]
 AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
 WORST = Price(input=Decimal(20), output=Decimal(100))
-KINDS = (*Usage.INPUTS, *Usage.OUTPUTS)
+KINDS = Usage.COUNTS
 
 
 def price(**dollars: str) -> Price:
