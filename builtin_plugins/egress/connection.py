@@ -300,11 +300,7 @@ class CheckedTransport(httpx.AsyncBaseTransport):
             response = await self._open().request(
                 request.method,
                 _wire_url(target),
-                headers=[
-                    (key, value)
-                    for key, value in request.headers.multi_items()
-                    if key not in CONNECTION_HEADERS
-                ],
+                headers=_of_message(request.headers),
                 data=_body(request),
                 allow_redirects=False,
                 ssl=tls,
@@ -422,6 +418,13 @@ class CheckedTransport(httpx.AsyncBaseTransport):
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+
+def _of_message(headers: httpx.Headers) -> list[tuple[str, str]]:
+    """Return headers but for those that belong to a connection, with names in lower case."""
+    encoding = headers.encoding  # found out anew, of all headers, for each that is read
+    decoded = [(key.decode(encoding).lower(), value.decode(encoding)) for key, value in headers.raw]
+    return [(key, value) for key, value in decoded if key not in CONNECTION_HEADERS]
 
 
 def _wire_url(target: Target) -> WireURL:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 from sqlalchemy import Connection, Index, MetaData, delete, select
@@ -38,6 +39,7 @@ OUTCOMES = OutcomeRow.table
 _C = OUTCOMES.c
 _TRIM = Trim((_C.at, _C.turn), (_C.scope,))
 ENTRY = tuple(field.name for field in fields(OutcomeEntry))
+_values = attrgetter(*ENTRY)
 
 
 class StoreWindows:
@@ -81,7 +83,10 @@ class StoreWindows:
                 connection.execute(delete(OUTCOMES).where(_C.scope == scope_key))
                 return
             if fresh:
-                rows = [{"scope": scope_key, **asdict(entry)} for entry in fresh]
+                rows = [
+                    dict(zip(ENTRY, _values(entry), strict=True), scope=scope_key)
+                    for entry in fresh
+                ]
                 insert_new(connection, OUTCOMES, *rows)
             _TRIM(connection, self._size(), scope_key)
 

@@ -29,7 +29,7 @@ from hookgate.builtin_plugins.storage.engine.group import writes_beside
 from hookgate.builtin_plugins.storage.lanes import check_lanes
 from hookgate.builtin_plugins.storage.tables import MESSAGES, POSITIONS, SESSIONS
 from hookgate.builtin_plugins.storage.tails import Standing, Stored, Tail, Tails
-from hookgate.kit.records.statements import Prepared, insert_new
+from hookgate.kit.records.statements import Prepared, PreparedIn, insert_new
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.storage.store import SqlStore
@@ -45,13 +45,8 @@ _COUNTED = select(
     SESSIONS.c.taint,
     SESSIONS.c.forgotten,
 )
-_SESSION = Prepared(_COUNTED.where(_IS_SESSION).with_for_update())
-_SESSIONS = (
-    _COUNTED.where(SESSIONS.c.session.in_(bindparam("keys", expanding=True)))
-    # PostgreSQL locks the rows in this order, so that two gateways cannot wait for each other.
-    .order_by(SESSIONS.c.session)
-    .with_for_update()
-)
+# PostgreSQL locks the rows in this order, so that two gateways cannot wait for each other.
+_SESSIONS = PreparedIn(_COUNTED.order_by(SESSIONS.c.session).with_for_update(), SESSIONS.c.session)
 _MESSAGES = Prepared(insert(MESSAGES), MESSAGES.c.keys())
 _UPDATE = Prepared(
     update(SESSIONS)
@@ -449,12 +444,7 @@ def _take_positions(connection: Connection, count: int) -> int:
 
 
 def _load(connection: Connection, keys: Collection[str]) -> dict[str, _Session]:
-    if len(keys) == 1:
-        # The usual case: the text of a statement with a list is made anew each time.
-        (key,) = keys
-        rows = _SESSION.rows(connection, key=key)
-    else:
-        rows = connection.execute(_SESSIONS, {"keys": sorted(keys)}).all()
+    rows = _SESSIONS.rows(connection, sorted(keys))
     version = writes_beside(connection)
     found = {key: _Session(*values) for key, *values in rows}
     for session in found.values():

@@ -381,7 +381,9 @@ class Indexes:
     def of(self, scope: str) -> TurnIndex:
         """Return the index of a scope, which may be empty still."""
         with self._lock:
-            index = self._kept.setdefault(scope, TurnIndex())
+            index = self._kept.get(scope)
+            if index is None:
+                index = self._kept[scope] = TurnIndex()
             self._kept.move_to_end(scope)
             return index
 
