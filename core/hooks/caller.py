@@ -13,7 +13,7 @@ cancellation stands in `core.hooks.limits`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
@@ -268,7 +268,8 @@ class Hooks:
         if not hasattr(self._manager.hook, implementation.hook):
             raise LookupError(f"{implementation!r} is of a hook that this gateway does not have")
         watch = Watch()
-        value = await driven(watch, self._call(watch, implementation, args))
+        call = Implementation.call if self.spans is None else self._traced
+        value = await driven(watch, call(implementation, watch, args))
         if type(value) is not Failed:
             return value
         self._report(value.failure)
@@ -320,7 +321,7 @@ class Hooks:
         classes, traced = chain.expected.classes, self.spans is not None
         for implementation in chain.implementations:
             if traced:
-                value = await self._traced(watch, implementation, args)
+                value = await self._traced(implementation, watch, args)
             else:
                 # `Implementation.call` written out: this is the hot path.
                 positions = implementation.positions
@@ -360,10 +361,11 @@ class Hooks:
     ) -> list[HookAnswer[Any]]:
         answers: list[HookAnswer[Any]] = []
         errors: list[HookError] = []
+        call = Implementation.call if self.spans is None else self._traced
         for implementation in chain.implementations:
             if plugins is not None and implementation.plugin not in plugins:
                 continue
-            value = await self._call(watch, implementation, args)
+            value = await call(implementation, watch, args)
             if type(value) is Failed:
                 self._fail(chain, value.failure, errors)
                 answers.append(HookAnswer(implementation.plugin, failure=value.failure))
@@ -376,8 +378,9 @@ class Hooks:
 
     async def _fold(self, watch: Watch, chain: Chain, args: tuple[Any, ...]) -> Any:
         errors: list[HookError] = []
+        call = Implementation.call if self.spans is None else self._traced
         for implementation in chain.implementations:
-            value = await self._call(watch, implementation, args)
+            value = await call(implementation, watch, args)
             if type(value) is Failed:
                 self._fail(chain, value.failure, errors)
             elif value is not None:
@@ -387,16 +390,8 @@ class Hooks:
         _raise(errors)
         return args[-1]
 
-    def _call(
-        self, watch: Watch, implementation: Implementation, args: tuple[Any, ...]
-    ) -> Coroutine[Any, Any, Any]:
-        """Return the call of one implementation, to be awaited in a dispatch."""
-        if self.spans is None:
-            return implementation.call(watch, args)
-        return self._traced(watch, implementation, args)
-
     async def _traced(
-        self, watch: Watch, implementation: Implementation, args: tuple[Any, ...]
+        self, implementation: Implementation, watch: Watch, args: tuple[Any, ...]
     ) -> Any:
         """Call one implementation, and tell `spans` about it."""
         span = Span(implementation, args)

@@ -166,7 +166,7 @@ class _Limit:
         self._loop = task.get_loop()
         # A request that was made and is not delivered yet will arrive: it counts as new.
         self._before = task.cancelling() - bool(getattr(task, "_must_cancel", False))
-        self._timer = self._loop.call_later(implementation.limit, self._expire)
+        self._timer = self._loop.call_later(implementation.chain.contract.limit, self._expire)
         self._graced = False
         self.fired = 0
 
