@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from hookgate import Capability
-from hookgate.kit.stemming import stem
+from hookgate.kit.stemming import stems
 
 CLAUSES = 8
 """Clauses of a message that are searched for at most; the longest ones are kept."""
@@ -52,7 +52,7 @@ def words_of(text: str, *, common: bool = False) -> list[str]:
             sentence, and something in a name.
     """
     spread = unicodedata.normalize("NFKC", _HUMP.sub(_APART, text)).casefold()
-    return [stem(word) for word in _WORD.findall(spread) if common or word not in _COMMON]
+    return stems([word for word in _WORD.findall(spread) if common or word not in _COMMON])
 
 
 def human_name(name: str) -> str:

@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime, timedelta
 from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER
 from hookgate.builtin_plugins.memory.facts.grammar import vocabulary
 from hookgate.builtin_plugins.memory.recall.index import Floats
-from hookgate.builtin_plugins.memory.recall.words import fold, number_of, terms_of
+from hookgate.builtin_plugins.memory.recall.words import fold, numbers_of, terms_of, terms_of_name
 
 MAX_WORDS = 48
 """Different words of a query that are looked for; a longer message asks for many things."""
@@ -90,13 +90,13 @@ def read_query(text: str, now: datetime, speakers: Collection[str] = ()) -> Quer
     """
     folded = fold(text[:READ_CHARS])
     terms = list(dict.fromkeys(terms_of(folded)))
-    named = {term for one in speakers for term in terms_of(one)}
+    named = {term for one in speakers for term in terms_of_name(one)}
     spans = tuple(spans_in(folded, now))
     dated = {term for span in spans for term in terms_of(span.said)}
     telling = [term for term in terms if term not in named]
     telling = [term for term in telling if term not in dated] or telling or terms
     return Query(
-        words={number_of(term): term for term in telling[:MAX_WORDS]},
+        words=dict(zip(numbers_of(telling[:MAX_WORDS]), telling, strict=False)),
         text=folded,
         asks_when=_WHEN.search(folded) is not None,
         spans=spans,

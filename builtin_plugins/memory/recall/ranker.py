@@ -27,7 +27,7 @@ import numpy.typing as npt
 from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER
 from hookgate.builtin_plugins.memory.recall.index import NONE, Floats, Ints, TurnIndex
 from hookgate.builtin_plugins.memory.recall.query import Query, speakers_in
-from hookgate.builtin_plugins.memory.recall.words import Signs, number_of, terms_of
+from hookgate.builtin_plugins.memory.recall.words import Signs, numbers_of, terms_of_name
 
 _Best: TypeAlias = tuple[int, int, float]
 """A turn's index, its place among those that are scored, and its score."""
@@ -174,7 +174,8 @@ def _feed_back(scored: Sequence[Scored], query: Query, direction: Floats | None)
         share = score / best[0][2] if best[0][2] > 0 else 0.0
         for word in set(indexes[at].terms(scored[at].row(place)).tolist()):
             held[word] += share  # type: ignore[assignment]
-    names = {number_of(term) for one in indexes for name in one.speakers for term in terms_of(name)}
+    speakers = {name for one in indexes for name in one.speakers}
+    names = {number for name in speakers for number in numbers_of(terms_of_name(name))}
     more = {
         word: float(share)
         for word, share in held.items()

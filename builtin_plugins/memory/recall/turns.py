@@ -21,7 +21,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, or_
 
 from hookgate import CLEAN
 from hookgate.builtin_plugins.memory.domain import Utterance
-from hookgate.builtin_plugins.memory.recall.words import number_of, signs_of, terms_of
+from hookgate.builtin_plugins.memory.recall.words import numbers_of, signs_of, terms_of
 from hookgate.builtin_plugins.memory.scopes import check_scope
 from hookgate.builtin_plugins.memory.tables import CURSORS, SCOPES, TURNS
 from hookgate.kit.records.statements import Prepared, PreparedIn
@@ -61,7 +61,7 @@ def pieces_of(said: Iterable[Utterance]) -> list[Piece]:
             "text": passage,
             "taint": json.dumps(sorted(one.taint)),
             "provenance": one.provenance,
-            "terms": _packed(map(number_of, terms_of(passage))),
+            "terms": _packed(numbers_of(terms_of(passage))),
             "signs": int(signs_of(passage)),
             "fingerprint": "",
             "vector": None,

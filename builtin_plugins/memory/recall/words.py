@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import tomllib
 import unicodedata
+from collections.abc import Iterable
 from enum import IntFlag
+from functools import lru_cache
 from pathlib import Path
 from zlib import crc32
 
-from hookgate.kit.stemming import stem
+from hookgate.kit.stemming import stems
 
 MAX_TERMS = 1024
 """Words of one text that are looked at."""
@@ -67,19 +69,26 @@ def terms_of(text: str, *, common: bool = False) -> list[str]:
         if not word.isascii() and _UNSPACED.search(word):
             terms += [word[at : at + 2] for at in range(max(1, len(word) - 1))]
         else:
-            terms.append(stem(_IRREGULAR.get(word, word)))
+            terms.append(_IRREGULAR.get(word, word))
         if len(terms) >= MAX_TERMS:
-            return terms[:MAX_TERMS]
-    return terms
+            break
+    # Two letters of a script without spaces are their own stem.
+    return stems(terms[:MAX_TERMS])
 
 
-def number_of(term: str) -> int:
-    """Return the number by which a word is looked up: 32 bits of a checksum.
+@lru_cache(maxsize=1024)
+def terms_of_name(name: str) -> tuple[str, ...]:
+    """Return the words of the name of somebody who speaks."""
+    return tuple(terms_of(name))
+
+
+def numbers_of(terms: Iterable[str]) -> list[int]:
+    """Return the numbers by which words are looked up: 32 bits of a checksum.
 
     Two words of one query that share a number with others are about as likely as one in a
     hundred thousand, and cost a wrong place in a list.
     """
-    return crc32(term.encode("utf-8", "surrogatepass"))
+    return [crc32(term.encode("utf-8", "surrogatepass")) for term in terms]
 
 
 def signs_of(text: str) -> Signs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache, lru_cache, partial
 from importlib import import_module
@@ -10,18 +11,22 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["STEM_CHARS", "stem"]
+__all__ = ["STEM_CHARS", "stems"]
 
 STEM_CHARS = 40
 """A longer word is its own stem: the stemmer's time grows with the square of the length."""
 
 
-def stem(word: str) -> str:
-    """Return the stem of a folded word (Porter's second stemmer for English).
+def stems(words: Iterable[str]) -> list[str]:
+    """Return the stems of folded words (Porter's second stemmer for English).
 
-    A number is its own stem, and would take the place of a word among those that are kept.
+    A number is its own stem, as is what has two letters, and would take the place of a word among
+    those that are kept.
     """
-    return word if len(word) > STEM_CHARS or word.isdigit() else _stem(word)
+    return [
+        _stem(word) if 2 < len(word) <= STEM_CHARS and not word.isdigit() else word
+        for word in words
+    ]
 
 
 @lru_cache(maxsize=65_536)
