@@ -16,8 +16,8 @@ from benchmarks.discovery._tool_sets import ToolSet
 from benchmarks.discovery._vectors import Vectors
 from hookgate.builtin_plugins.discovery.index.relevance import Relevance, small_talk
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
-from hookgate.builtin_plugins.discovery.show.assembler import Assembler, Budgets, render
-from hookgate.builtin_plugins.discovery.show.results import Entry, Found
+from hookgate.builtin_plugins.discovery.show.assembler import Assembler, TierBudgets, render
+from hookgate.builtin_plugins.discovery.show.results import Found, ShownEntry
 from hookgate.builtin_plugins.embedding.onnx import TOKENIZER
 from hookgate.core.domain.ports import TokenCounter
 from hookgate.core.host import QuarterTokens
@@ -71,7 +71,7 @@ class Answer:
         chosen: The places of those that are chosen for a turn.
     """
 
-    entries: Sequence[Entry]
+    entries: Sequence[ShownEntry]
     chosen: Sequence[int]
 
 
@@ -142,7 +142,7 @@ def _answers(sample: Sample, texts: Sequence[str], vectors: Vectors) -> list[Ans
         relevance = judge.judge(index, query, ranking)
         places = ranking.places.tolist()
         entries = [
-            Entry(
+            ShownEntry(
                 found=Found(row=sample.rows[place], relevance=float(sure)),
                 description=sample.rows[place].description,
                 schema=sample.schemas[place],
@@ -156,7 +156,7 @@ def _answers(sample: Sample, texts: Sequence[str], vectors: Vectors) -> list[Ans
 
 def _tier_tokens(sample: Sample, answers: Sequence[Answer], counter: TokenCounter) -> float:
     """Return the mean tokens of the tiers, which keep to their budgets as `counter` sees them."""
-    assembler = Assembler(Budgets(), counter)
+    assembler = Assembler(TierBudgets(), counter)
     tiers = (
         (
             assembler.tier0(sample.rows, 1),
@@ -169,7 +169,7 @@ def _tier_tokens(sample: Sample, answers: Sequence[Answer], counter: TokenCounte
 
 
 def _request_tokens(sample: Sample, answers: Sequence[Answer], counter: TokenCounter) -> float:
-    assembler = Assembler(Budgets(), counter)
+    assembler = Assembler(TierBudgets(), counter)
     totals = []
     for answer in answers:
         entries = answer.entries[: len(answer.chosen)]

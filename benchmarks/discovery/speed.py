@@ -45,7 +45,7 @@ from benchmarks.report import Figure, report
 from benchmarks.turn.chat import LENGTHS
 from hookgate.builtin_plugins.discovery.discoverer import Discoverer
 from hookgate.builtin_plugins.discovery.index.documents import text_of
-from hookgate.builtin_plugins.discovery.index.engine import Engine
+from hookgate.builtin_plugins.discovery.index.engine import SearchEngine
 from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder
@@ -126,7 +126,7 @@ def index_of(rows: Sequence[Capability]) -> CapabilityIndex:
     return CapabilityIndex({row.id: row for row in rows}, 1)
 
 
-def discoverer_of(engine: Engine, index: CapabilityIndex) -> Discoverer:
+def discoverer_of(engine: SearchEngine, index: CapabilityIndex) -> Discoverer:
     # Without a floor every message is answered in full, whatever vectors of words come to.
     settings = DiscoverySettings(floor=0.0)
     return Discoverer(engine, settings, capabilities=lambda: index, counter=QuarterTokens())
@@ -145,7 +145,7 @@ async def warm(count: int, *, rounds: int) -> list[Figure]:
         flat.add(embedder.vectors(part))
     known: dict[str, Floats] = dict(zip(texts, embedder.vectors(texts)[:, None], strict=True))
     index = index_of(rows)
-    engine = Engine(Surroundings(embedder=lambda: embedder))
+    engine = SearchEngine(Surroundings(embedder=lambda: embedder))
     discoverer = discoverer_of(engine, index)
     begun = time.perf_counter()
     made = await engine.ready(index)
@@ -238,14 +238,14 @@ async def cold_and_start(count: int, *, queries: int, starts: int) -> list[Figur
     index = index_of(capabilities(count))
     with tempfile.TemporaryDirectory() as folder:
         around = Surroundings(embedder=lambda: embedder, path=Path(folder) / "index.npz")
-        engine = Engine(around)
+        engine = SearchEngine(around)
         begun = time.perf_counter()
         await engine.ready(index)
         await engine.save(now=True)
         build = time.perf_counter() - begun
         texts, taken = embedder.texts, []
         for _ in range(starts):
-            fresh = Engine(around)
+            fresh = SearchEngine(around)
             begun = time.perf_counter()
             made = await fresh.ready(index)
             taken.append(time.perf_counter() - begun)
@@ -308,7 +308,7 @@ async def memory(count: int) -> float:
     embedder.vectors([*texts, *(text_of(row) for row in index)])
     gc.collect()
     before = process.memory_info().rss
-    discoverer = discoverer_of(Engine(Surroundings(embedder=lambda: embedder)), index)
+    discoverer = discoverer_of(SearchEngine(Surroundings(embedder=lambda: embedder)), index)
     await discoverer.initialize()
     for text in texts:
         await discoverer.discover(text)

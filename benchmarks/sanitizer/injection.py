@@ -32,7 +32,7 @@ from hookgate.builtin_plugins.sanitizer.detector import TOO_COSTLY, inspect, ver
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hookgate.builtin_plugins.sanitizer.model import Weights
+    from hookgate.builtin_plugins.sanitizer.model import ModelWeights
 
 DATA = "HOOKGATE_BENCH_DATA"
 ITEMS = Path("injection/items.jsonl.gz")
@@ -198,11 +198,11 @@ def is_skill(row: Judged) -> bool:
     return str(row.item["kind"]) == "skill_md"
 
 
-def rejected(text: str, weights: Weights) -> bool:
+def rejected(text: str, weights: ModelWeights) -> bool:
     return verdict(inspect(text, weights=weights), trusted=False) == "reject"
 
 
-def learnt(items: list[dict[str, Any]], without: str) -> Weights:
+def learnt(items: list[dict[str, Any]], without: str) -> ModelWeights:
     """Return what is learnt from the benign texts of all sources but one."""
     return train(
         [item["text"] for item in items if item["label"] == "benign" and source_of(item) != without]

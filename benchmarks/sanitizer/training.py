@@ -32,7 +32,7 @@ from benchmarks.sanitizer._orders import GRAMMAR, misspelt_at_times, orders
 from hookgate.builtin_plugins.sanitizer.model import (
     BITS,
     WEIGHTS,
-    Weights,
+    ModelWeights,
     pieces_of,
     units_of,
 )
@@ -137,7 +137,7 @@ def written(name: str) -> list[str]:
     return [item["text"] for item in read(TEXTS / f"{name}.jsonl")]
 
 
-def train(texts: Sequence[str]) -> Weights:
+def train(texts: Sequence[str]) -> ModelWeights:
     """Return the weights that tell orders from `texts`."""
     given = examples(texts)
     places, unit = (np.concatenate(part) for part in zip(*given.pieces, strict=True))
@@ -173,7 +173,7 @@ def train(texts: Sequence[str]) -> Weights:
         made -= rate * ahead / (np.sqrt(spread / (1 - 0.98**step)) + 1e-8)
     scale = float(np.abs(made[:size]).max() / 127)
     table = np.rint(made[:size] / scale).astype(np.int8)
-    return Weights(table, scale, float(made[size]))
+    return ModelWeights(table, scale, float(made[size]))
 
 
 def command() -> None:

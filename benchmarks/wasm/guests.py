@@ -37,7 +37,7 @@ import wasmtime
 
 from benchmarks.report import Figure, interleaved, report, timed
 from benchmarks.turn.growth import start
-from hookgate.builtin_plugins.wasm.engine.calls import Run
+from hookgate.builtin_plugins.wasm.engine.calls import GuestRun
 from hookgate.builtin_plugins.wasm.engine.compiled.child import configure
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError
 from hookgate.builtin_plugins.wasm.engine.limits import Limits
@@ -100,7 +100,7 @@ def on_this_thread(guest: Guest, export: str, request: bytes = REQUEST) -> Calla
     assert loaded is not None
 
     def call() -> bytes:
-        run = Run(guest.name, LIMITS, {}, loop)
+        run = GuestRun(guest.name, LIMITS, {}, loop)
         run.begin()
         return loaded.call(run, export, request)
 
@@ -222,7 +222,7 @@ async def large(sandbox: Sandbox, path: Path, *, quick: bool) -> list[Figure]:
     assert loaded is not None
 
     def trial() -> None:
-        run = Run("large", limits, {}, loop)
+        run = GuestRun("large", limits, {}, loop)
         run.begin()
         loaded.trial(run)
 

@@ -16,7 +16,7 @@ from hookgate.builtin_plugins.audit.seals import Head, Sealer, parse_head
 from hookgate.builtin_plugins.audit.trail import Place, Trail
 
 
-class ListParams(OperationModel):
+class AuditListParams(OperationModel):
     """Which rows are wanted; what is left out does not matter."""
 
     limit: int = Field(default=50, ge=1, le=1000)
@@ -35,7 +35,7 @@ class ListParams(OperationModel):
     """``allow`` or ``deny``; or ``done``, ``failed``, ``denied``, ``cancelled``, ``timeout``."""
 
 
-class Row(OperationModel):
+class AuditRow(OperationModel):
     """One row of the audit."""
 
     chain: str
@@ -56,10 +56,10 @@ class Row(OperationModel):
     """Everything else; secrets are masked, and ``redacted`` says where some were."""
 
 
-class Rows(OperationModel):
+class AuditRows(OperationModel):
     """Rows of the audit."""
 
-    entries: list[Row]
+    entries: list[AuditRow]
     next: str
     """What to give as ``before`` for older rows; empty where there are none."""
     durable: bool
@@ -87,7 +87,7 @@ class Verified(OperationModel):
     """Whether what is recorded outlives the process."""
 
 
-class Exported(OperationModel):
+class ExportedRows(OperationModel):
     """Rows as they are stored."""
 
     rows: list[dict[str, Any]]
@@ -119,7 +119,7 @@ class AuditOperations:
         self._verified = verified
 
     @operation("audit.list", rest=("GET", "/v1/audit"))
-    async def list_rows(self, invocation: Invocation, params: ListParams) -> Rows:
+    async def list_rows(self, invocation: Invocation, params: AuditListParams) -> AuditRows:
         """Show the newest rows of the audit: decisions on tool calls, outcomes."""
         wanted = params.model_dump(include={"kind", "turn", "session", "tool", "outcome"})
         filters = {key: value for key, value in wanted.items() if value}
@@ -128,12 +128,12 @@ class AuditOperations:
         rows = await trail.newest(
             filters, limit=params.limit + 1, before=before, principal=invocation.principal
         )
-        names = Row.model_fields
-        shown = [Row(**{key: row[key] for key in names}) for row in rows[: params.limit]]
+        names = AuditRow.model_fields
+        shown = [AuditRow(**{key: row[key] for key in names}) for row in rows[: params.limit]]
         older = ""
         if len(rows) > len(shown):
             older = str(Place.of(rows[params.limit - 1]))
-        return Rows(entries=shown, next=older, durable=trail.durable)
+        return AuditRows(entries=shown, next=older, durable=trail.durable)
 
     @operation("audit.verify", command="")
     async def verify_rows(self, _: Invocation, heads: tuple[str, ...] = ()) -> Verified:
@@ -173,7 +173,7 @@ class AuditOperations:
         invocation: Invocation,
         after: Annotated[str, Field(pattern=r"^([^/]+/\d{1,18})?$")] = "",
         limit: Annotated[int, Field(ge=1, le=1000)] = 1000,
-    ) -> Exported:
+    ) -> ExportedRows:
         """Give rows in the order of chains and numbers, with their seals.
 
         The command writes all of them, and the heads of the chains in the last line. Kept
@@ -189,4 +189,4 @@ class AuditOperations:
         rows = await self._trail().page(place, limit)
         last = f"{rows[-1]['chain']}/{rows[-1]['seq']}" if len(rows) == limit else ""
         sees = invocation.principal.sees
-        return Exported(rows=[dict(row) for row in rows if sees(row["session"])], next=last)
+        return ExportedRows(rows=[dict(row) for row in rows if sees(row["session"])], next=last)

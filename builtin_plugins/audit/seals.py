@@ -270,7 +270,7 @@ class KeptHead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class SealFault:
     """A row that is not as it was written, or one that is not there.
 
     Attributes:
@@ -299,7 +299,7 @@ class Findings:
     rows: int = 0
     unsealed: int = 0
     foreign: dict[str, int] = field(default_factory=dict)
-    fault: Fault | None = None
+    fault: SealFault | None = None
     heads: dict[str, Head] = field(default_factory=dict)
 
     @property
@@ -424,6 +424,6 @@ class Verifier:
             self._fault(bare.chain, bare.seq, what)
 
     def _fault(self, chain: str, seq: int, what: str) -> None:
-        known, fault = self.findings.fault, Fault(chain=chain, seq=seq, what=what)
+        known, fault = self.findings.fault, SealFault(chain=chain, seq=seq, what=what)
         if known is None or (chain, seq) < (known.chain, known.seq):
             self.findings.fault = fault

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.awareness.service import Awareness
 
 
-class SwitchRow(OperationModel):
+class CardSwitchRow(OperationModel):
     """Whether cards are on."""
 
     on: bool
@@ -27,7 +27,7 @@ class SwitchRow(OperationModel):
     """Why not; empty where they are."""
 
 
-class StatusResult(SwitchRow):
+class StatusResult(CardSwitchRow):
     """How awareness is."""
 
     turns: int
@@ -130,7 +130,7 @@ class CardRows(OperationModel):
     """In the order of their ids."""
 
 
-class ExplainParams(OperationModel):
+class ExplainCardsParams(OperationModel):
     """A message that nobody sends."""
 
     message: str = Field(max_length=100_000)
@@ -240,7 +240,7 @@ class AwarenessOperations:
         )
 
     @operation("awareness.enable", scope="operate")
-    async def enable(self, invocation: Invocation) -> SwitchRow:
+    async def enable(self, invocation: Invocation) -> CardSwitchRow:
         """Turn cards on again, with a fresh window of the kill switch."""
         if not self._awareness.control.settings.enabled:
             raise NotAllowedError(
@@ -255,7 +255,7 @@ class AwarenessOperations:
         self,
         invocation: Invocation,
         reason: Annotated[str, Field(min_length=1, max_length=300)] = "an operator turned them off",
-    ) -> SwitchRow:
+    ) -> CardSwitchRow:
         """Turn cards off at once; turns that run finish as they began.
 
         Args:
@@ -266,9 +266,9 @@ class AwarenessOperations:
         await self._awareness.control.turn_off(invocation.host, why)
         return await self._switched(invocation, "awareness_disabled", why)
 
-    async def _switched(self, invocation: Invocation, kind: str, reason: str) -> SwitchRow:
+    async def _switched(self, invocation: Invocation, kind: str, reason: str) -> CardSwitchRow:
         await invocation.host.record(kind, by=invocation.principal.id, reason=reason)
-        return SwitchRow(on=self._awareness.control.on, why=self._awareness.control.why_off)
+        return CardSwitchRow(on=self._awareness.control.on, why=self._awareness.control.why_off)
 
     @operation("awareness.pointer")
     async def point(self, invocation: Invocation) -> PointerResult:
@@ -293,7 +293,7 @@ class CardOperations:
         return CardRows.model_validate({"cards": rows})
 
     @operation("cards.explain")
-    async def explain(self, _: Invocation, params: ExplainParams) -> ExplainResult:
+    async def explain(self, _: Invocation, params: ExplainCardsParams) -> ExplainResult:
         """Show which cards a message would bring up, and why not the others."""
         found = await self._explainer.explain(**params.model_dump())
         return ExplainResult.model_validate(found)

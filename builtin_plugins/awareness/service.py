@@ -17,8 +17,8 @@ from hookgate.builtin_plugins.awareness.selection.nearness import SentenceVector
 from hookgate.builtin_plugins.awareness.selection.router import TagRouter
 from hookgate.builtin_plugins.awareness.selection.selector import CardMatcher
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings, ProfileSettings
-from hookgate.builtin_plugins.awareness.switch.control import Control
-from hookgate.kit.acceptance.acceptances import Desk, Waiting, acceptances_of
+from hookgate.builtin_plugins.awareness.switch.control import CardSwitch
+from hookgate.kit.acceptance.acceptances import AcceptanceDesk, WaitingSubject, acceptances_of
 
 AT_START = ("watch", "debounce_ms", "records", "keep_days")
 """Settings that are looked at when the plugin opens, and not again."""
@@ -71,7 +71,7 @@ class Awareness:
 
     def __init__(self, settings: AwarenessSettings) -> None:
         self.settings = self._started = settings
-        self.control = Control(settings)
+        self.control = CardSwitch(settings)
         self.registry = CardRegistry(settings)
         self._vectors = SentenceVectors()
         self._made: tuple[_Made, ...] = ()
@@ -93,7 +93,7 @@ class Awareness:
         # The examples of the tags take seconds to embed; a start embeds what is new alone.
         self._vectors = SentenceVectors(host.settings.home / "awareness" / "sentences.vectors")
         book = await acceptances_of(host)
-        book.desks[CARD] = Desk(self._waiting, self.accept)
+        book.desks[CARD] = AcceptanceDesk(self._waiting, self.accept)
         self.registry.pins = Pins(book, self.settings.pin)
         await self.control.open(host)
         keep = self.settings.keep_days
@@ -267,10 +267,10 @@ class Awareness:
             "why": why,
         }
 
-    def _waiting(self) -> Iterable[Waiting]:
+    def _waiting(self) -> Iterable[WaitingSubject]:
         why, pins = "it is not the card that was approved", self.registry.pins
         differing = pins.differing(self.host.cards.view().values()) if pins is not None else ()
-        return [Waiting(card.id, pin_digest(card), why) for card in differing]
+        return [WaitingSubject(card.id, pin_digest(card), why) for card in differing]
 
     async def accept(self, name: str, *, by: str, digest: str = "") -> tuple[str, ...]:
         """Approve one card as it is now; return its id, unless it was approved before.

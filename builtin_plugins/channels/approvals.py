@@ -186,7 +186,7 @@ class _Shown:
     message_id: str = ""
 
 
-class Asking:
+class ApproverQuestions:
     """Asks the approvers of one channel.
 
     It listens to events as each approver would: so policy knows that somebody can answer, and

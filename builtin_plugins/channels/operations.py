@@ -66,7 +66,7 @@ class Letters(OperationModel):
     letters: list[Letter]
 
 
-class Replayed(OperationModel):
+class ReplayedLetters(OperationModel):
     """How many are tried again."""
 
     letters: int
@@ -136,7 +136,7 @@ class ChannelOperations:
         _: Invocation,
         channel: Annotated[str, Field(max_length=MOST_NAME)] = "",
         id: Annotated[str, Field(max_length=100)] = "",
-    ) -> Replayed:
+    ) -> ReplayedLetters:
         """Try again to deliver what could not be delivered.
 
         Args:
@@ -153,7 +153,7 @@ class ChannelOperations:
         channels = await service.deliveries.replay(channel, id)
         for name in set(channels):
             service.wake(name)
-        return Replayed(letters=len(channels))
+        return ReplayedLetters(letters=len(channels))
 
     @operation("channels.pause", scope="operate")
     async def pause(self, invocation: Invocation, channel: Name) -> Paused:

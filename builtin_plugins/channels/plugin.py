@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from hookgate.builtin_plugins.channels.service import Service
-    from hookgate.builtin_plugins.channels.webhooks import Door
+    from hookgate.builtin_plugins.channels.webhooks import WebhookDoor
 
 PACKAGE = "hookgate.builtin_plugins.channels"
 PART = "channels"
@@ -53,7 +53,7 @@ class Plugin:
         self._service: Service | None = None
         self._changed = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
-        self._door: Door | None = None
+        self._door: WebhookDoor | None = None
         self._operations = ChannelOperations(lambda: self._service)
 
     @hookimpl
@@ -146,14 +146,14 @@ class Plugin:
         return await self._opened.get(request)
 
     @property
-    def _opened(self) -> Door:
+    def _opened(self) -> WebhookDoor:
         from aiohttp import web
 
         if self._door is None:
             if self._service is None:
                 raise web.HTTPNotFound
             # Who never serves loads no server.
-            from hookgate.builtin_plugins.channels.webhooks import Door
+            from hookgate.builtin_plugins.channels.webhooks import WebhookDoor
 
-            self._door = Door(self._service)
+            self._door = WebhookDoor(self._service)
         return self._door

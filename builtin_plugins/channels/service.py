@@ -23,7 +23,7 @@ from hookgate import (
     new_id,
     wait_of,
 )
-from hookgate.builtin_plugins.channels.approvals import Answers, Asking
+from hookgate.builtin_plugins.channels.approvals import Answers, ApproverQuestions
 from hookgate.builtin_plugins.channels.book.deliveries import Deliveries
 from hookgate.builtin_plugins.channels.book.events import (
     LEASE_SECONDS,
@@ -312,7 +312,7 @@ class Service:
 
     def _serve(self, hosted: Hosted) -> None:
         name = hosted.name
-        asking = Asking(self.host, hosted, self.deliveries, lambda: self.wake(name))
+        asking = ApproverQuestions(self.host, hosted, self.deliveries, lambda: self.wake(name))
         sender = Sender(
             self.host,
             hosted,

@@ -118,7 +118,7 @@ def check_head(webhook: Webhook, secret: str, headers: Mapping[str, str], now: f
             raise RefusedPostError(403, f"its time is off by more than {webhook.tolerance} s")
 
 
-class Signature:
+class WebhookSignature:
     """Checks the signature of a post while its body comes in.
 
     Args:
@@ -204,7 +204,7 @@ HARMLESS = "sandbox; default-src 'none'"
 """What a reply may do where something shows it as a page: nothing."""
 
 
-class Door:
+class WebhookDoor:
     """Serves posts. Whoever has posted is told as little as possible."""
 
     def __init__(self, service: Service) -> None:
@@ -283,7 +283,7 @@ class Door:
             raise _Later(503, "this channel rests", BUSY_SECONDS)
         if self._service.turning.is_full(hosted.name):
             raise _Later(429, "too many messages wait", BUSY_SECONDS)
-        signature = Signature(webhook, hosted.secret, request.headers)
+        signature = WebhookSignature(webhook, hosted.secret, request.headers)
         body = await read_unverified(request, most=webhook.max_body, each=signature.feed)
         signature.check(body)
         return body

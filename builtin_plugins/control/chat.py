@@ -150,7 +150,7 @@ class ChatParams(AddressParams):
         )
 
 
-class Accepted(OperationModel):
+class TurnAccepted(OperationModel):
     """The message is committed; the events of its turn follow."""
 
     turn: str
@@ -159,7 +159,7 @@ class Accepted(OperationModel):
     """The session's key."""
 
 
-class Answer(Accepted):
+class Answer(TurnAccepted):
     """A whole turn, for a client that does not stream."""
 
     ending: str
@@ -177,7 +177,7 @@ class Answer(Accepted):
 
 
 @operation("chat.send", scope="chat", streams=True, rest=("POST", "/v1/turns"))
-async def send(invocation: Invocation, params: ChatParams) -> Accepted:
+async def send(invocation: Invocation, params: ChatParams) -> TurnAccepted:
     """Send a message to an agent and stream the answer.
 
     It answers when the message is committed, and then passes the turn's events on.
@@ -236,7 +236,7 @@ class Relay:
             return
         if kind == "accepted":
             self.accepted = True
-            self._invocation.respond(Accepted(**event.data))
+            self._invocation.respond(TurnAccepted(**event.data))
             return
         self._done = kind == "done"
         if not self._invocation.streaming:

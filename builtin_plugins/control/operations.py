@@ -24,7 +24,7 @@ from hookgate.builtin_plugins.control.schemas import (
     PluginRows,
     Pong,
     Reloaded,
-    Revoked,
+    RevokedToken,
     Status,
     Subscribed,
     SubscribeParams,
@@ -147,7 +147,7 @@ class Control:
             raise wire_error(
                 "forbidden", "hook spans need the scope `operate`", action="leave `spans` out"
             )
-        wanted = Wanted(params)
+        wanted = WantedEvents(params)
         answer = Subscribed(scopes=tuple(sorted(principal.scopes)))
         with self._host.events.subscribe(
             principal=principal, where=wanted, spans=params.spans
@@ -202,7 +202,9 @@ class Control:
         return TokenRows(tokens=tuple(rows))
 
     @operation("token.revoke", scope="operate")
-    async def revoke(self, _: Invocation, name: Annotated[str, Field(max_length=256)]) -> Revoked:
+    async def revoke(
+        self, _: Invocation, name: Annotated[str, Field(max_length=256)]
+    ) -> RevokedToken:
         """Revoke an access token and close its connections, at every gateway beside this one.
 
         Args:
@@ -215,10 +217,10 @@ class Control:
                 f"there is no token called {name[:80]!r}",
                 action="`token.list` names them",
             )
-        return Revoked(name=token.name)
+        return RevokedToken(name=token.name)
 
 
-class Wanted:
+class WantedEvents:
     """Whether a subscriber wants an event. Whom it is for, the event says itself."""
 
     def __init__(self, params: SubscribeParams) -> None:

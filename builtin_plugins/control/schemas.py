@@ -195,7 +195,7 @@ class TokenRows(OperationModel):
     """In the order of the settings."""
 
 
-class Revoked(OperationModel):
+class RevokedToken(OperationModel):
     """The token is refused from now on, and its live connections are being closed."""
 
     name: str

@@ -13,12 +13,12 @@ from hookgate import Capabilities, Capability, Card, Rejected, Taint, TokenCount
 from hookgate.builtin_plugins.discovery.index.graph import Graph
 from hookgate.builtin_plugins.discovery.index.surroundings import nothing_found
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
-from hookgate.builtin_plugins.discovery.show.assembler import Assembler, Budgets, render
+from hookgate.builtin_plugins.discovery.show.assembler import Assembler, TierBudgets, render
 from hookgate.builtin_plugins.discovery.show.entries import Entries
 from hookgate.builtin_plugins.discovery.show.results import Discovery, Found, Tier
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.discovery.index.engine import Engine
+    from hookgate.builtin_plugins.discovery.index.engine import SearchEngine
     from hookgate.builtin_plugins.discovery.learn.lessons import Lessons
 
     Offered = Collection[str] | Callable[[Sequence[Found]], Collection[str]]
@@ -86,7 +86,7 @@ class Discoverer:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: SearchEngine,
         settings: DiscoverySettings | None = None,
         *,
         capabilities: Callable[[], Capabilities],
@@ -111,7 +111,7 @@ class Discoverer:
         self.entries = Entries(sanitize, sanitizers)
         self._graphs: OrderedDict[int, Graph] = OrderedDict()
         self._usual = Assembler(_budgets(self._settings), counter)
-        self._assemblers: dict[Budgets, Assembler] = {}
+        self._assemblers: dict[TierBudgets, Assembler] = {}
 
     # -- the index -----------------------------------------------------------
 
@@ -320,8 +320,8 @@ class Discoverer:
         return assembler
 
 
-def _budgets(settings: DiscoverySettings) -> Budgets:
-    return Budgets(
+def _budgets(settings: DiscoverySettings) -> TierBudgets:
+    return TierBudgets(
         tier0=settings.tier0_token_budget,
         tier1=settings.tier1_token_budget,
         tier2=settings.tier2_token_budget,

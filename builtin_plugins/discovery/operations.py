@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.sources.collection import Collected
 
 
-class ListParams(OperationModel):
+class CapabilityListParams(OperationModel):
     """Which capabilities to list."""
 
     kind: str | None = Field(default=None, pattern=f"^{KIND_PATTERN}$")
@@ -113,7 +113,7 @@ class CapabilityOperations:
         self._inventory = inventory
 
     @operation("capabilities.list", rest=("GET", "/v1/capabilities"))
-    async def listed(self, invocation: Invocation, params: ListParams) -> CapabilityRows:
+    async def listed(self, invocation: Invocation, params: CapabilityListParams) -> CapabilityRows:
         """List tools, skills, extensions, channels and cards."""
         rows = await asyncio.to_thread(capability_rows, invocation.host)
         shown = [_row(rows[row_id]) for row_id in sorted(rows) if _fits(rows[row_id], params)]
@@ -138,7 +138,7 @@ class CapabilityOperations:
         return CapabilityShown.model_validate(await asyncio.to_thread(_shown, row, why))
 
 
-def _fits(row: Capability, params: ListParams) -> bool:
+def _fits(row: Capability, params: CapabilityListParams) -> bool:
     held = " ".join((row.id, row.display_name, row.description, *row.tags)).casefold()
     return (
         params.kind in (None, row.kind)
@@ -193,7 +193,7 @@ VECTORS_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class CallerView:
     """With what a turn of somebody would look, as far as that is known without one.
 
     What plugins withhold from a turn is not known: they are asked with the turn itself.
@@ -349,7 +349,7 @@ class DiscoveryOperations:
     """
 
     def __init__(
-        self, discoverer: Callable[[], Discoverer], view: Callable[[Principal], View]
+        self, discoverer: Callable[[], Discoverer], view: Callable[[Principal], CallerView]
     ) -> None:
         self._discoverer = discoverer
         self._view = view
@@ -383,7 +383,7 @@ class DiscoveryOperations:
         )
 
 
-async def _search(discoverer: Discoverer, seen: View, params: DiscoverParams) -> Discovery:
+async def _search(discoverer: Discoverer, seen: CallerView, params: DiscoverParams) -> Discovery:
     # Whoever asks from the command line would rather wait for the vectors than miss them.
     with suppress(TimeoutError):
         async with asyncio.timeout(VECTORS_SECONDS):

@@ -33,13 +33,13 @@ from hookgate import (
     operations_of,
 )
 from hookgate.builtin_plugins.discovery.discoverer import Discoverer, Filter, taint_of
-from hookgate.builtin_plugins.discovery.index.engine import Engine
+from hookgate.builtin_plugins.discovery.index.engine import SearchEngine
 from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings
 from hookgate.builtin_plugins.discovery.index.vectors import Elsewhere
 from hookgate.builtin_plugins.discovery.learn.examples import Examples
 from hookgate.builtin_plugins.discovery.learn.lessons import LearnedCache, Lessons, LessonsCache
 from hookgate.builtin_plugins.discovery.learn.view import META_TOOL
-from hookgate.builtin_plugins.discovery.operations import DiscoveryOperations, View
+from hookgate.builtin_plugins.discovery.operations import CallerView, DiscoveryOperations
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.discovery.show.assembler import is_cut, read_on, render
 from hookgate.builtin_plugins.discovery.show.text import READ_TOOL
@@ -184,7 +184,7 @@ class Plugin:
                 elsewhere=self._elsewhere.of,
             )
             discoverer = Discoverer(
-                Engine(surroundings),
+                SearchEngine(surroundings),
                 self._settings,
                 capabilities=lambda: self._capabilities(host),
                 counter=host.tokens,
@@ -326,12 +326,12 @@ class Plugin:
             return None
         return self._learned.of(scope, self._examples.of_scope(scope))
 
-    def _view(self, host: Host, principal: Principal) -> View:
+    def _view(self, host: Host, principal: Principal) -> CallerView:
         """Return what a turn of `principal` with the default agent would see with."""
         settings = host.settings
         name = settings.default_agent or next(iter(settings.agents), "demo")
         agent = settings.agents.get(name)
-        return View(
+        return CallerView(
             host=host,
             globs=None if agent is None else agent.tools,
             learned=self._lessons(self._examples.scope_for(principal.id, name)),

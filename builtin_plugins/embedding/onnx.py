@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hookgate import EmbeddingError
-from hookgate.builtin_plugins.embedding.reading import Reading, Tokens
-from hookgate.builtin_plugins.embedding.worker import Prepared
+from hookgate.builtin_plugins.embedding.reading import TextReading, Tokens
+from hookgate.builtin_plugins.embedding.worker import PreparedText
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -223,12 +223,12 @@ class OnnxModel:
         # The first computation takes longer than the others, and shows the dimension.
         self.read("ready")
 
-    def prepare(self, text: str) -> Prepared:
+    def prepare(self, text: str) -> PreparedText:
         """Return the ids of a text's tokens."""
         ids = self._tokenizer.encode(self._looked_at(text)).ids
-        return Prepared(len(ids), ids)
+        return PreparedText(len(ids), ids)
 
-    def run(self, batch: Sequence[Prepared]) -> npt.NDArray[np.float32]:
+    def run(self, batch: Sequence[PreparedText]) -> npt.NDArray[np.float32]:
         """Return vectors of length 1, of shape (texts, dimension).
 
         The first call loads the model's own graph, where `load` has not: a third of a second.
@@ -246,7 +246,7 @@ class OnnxModel:
         hidden = self._states(ids, mask)
         return self._directions(np.einsum("bt,btd->bd", mask.astype(np.float32), hidden))
 
-    def read(self, text: str) -> Reading:
+    def read(self, text: str) -> TextReading:
         """Return a text's vector, and those of its tokens.
 
         Raises:
@@ -260,7 +260,7 @@ class OnnxModel:
             ((states,),) = self._queries.run(None, {"input_ids": ids})
             self._check_dimension(states)
         (vector,) = self._directions(states.sum(axis=0, keepdims=True))
-        return Reading(vector, Tokens(states, np.array(found.offsets, dtype=np.int64)))
+        return TextReading(vector, Tokens(states, np.array(found.offsets, dtype=np.int64)))
 
     # -- computing -----------------------------------------------------------
 

@@ -19,7 +19,7 @@ from hookgate import (
     operations_of,
 )
 from hookgate.builtin_plugins.embedding.operations import EmbeddingOperations
-from hookgate.builtin_plugins.embedding.service import CachedEmbedder, Engine, NoEngine
+from hookgate.builtin_plugins.embedding.service import CachedEmbedder, EmbeddingEngine, NoEngine
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 from hookgate.builtin_plugins.embedding.shipped import ShippedVectors
 from hookgate.builtin_plugins.embedding.worker import LocalModel, ThreadEngine
@@ -84,7 +84,7 @@ class Plugin:
 
     # -- the model ---------------------------------------------------------
 
-    async def _engine(self, host: Host) -> Engine:
+    async def _engine(self, host: Host) -> EmbeddingEngine:
         """Return what the settings ask for, or what says why it is not there.
 
         Raises:
@@ -135,7 +135,7 @@ class Plugin:
             files.check()
         return OnnxModel(files, threads=settings.threads, max_tokens=settings.max_tokens)
 
-    async def _remote(self, host: Host) -> Engine:
+    async def _remote(self, host: Host) -> EmbeddingEngine:
         from hookgate.builtin_plugins.embedding.remote import RemoteEngine
 
         name, key, problem = self._settings.api_key_env, "", ""

@@ -37,7 +37,7 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reading:
+class TextReading:
     """A text that a model has read.
 
     Attributes:

@@ -11,7 +11,7 @@ import httpx
 import orjson
 
 from hookgate import Egress, EgressDeniedError, EgressError, EmbeddingError
-from hookgate.builtin_plugins.embedding.reading import Reading
+from hookgate.builtin_plugins.embedding.reading import TextReading
 from hookgate.kit.durations import retry_after
 
 if TYPE_CHECKING:
@@ -78,13 +78,13 @@ class RemoteEngine:
         ]
         return await asyncio.to_thread(_joined, parts, self.dimension)
 
-    async def read(self, text: str) -> Reading:
+    async def read(self, text: str) -> TextReading:
         """Return the vector of one text.
 
         Raises:
             EmbeddingError: The request failed, or its answer is not what was asked for.
         """
-        return Reading((await self._ask([text]))[0].copy())
+        return TextReading((await self._ask([text]))[0].copy())
 
     async def close(self) -> None:
         """Close the connections."""

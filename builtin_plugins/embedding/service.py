@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hookgate import EmbeddingError
 from hookgate.builtin_plugins.embedding.cache import QueryCache, key_of
-from hookgate.builtin_plugins.embedding.reading import Reading
+from hookgate.builtin_plugins.embedding.reading import TextReading
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,7 +59,7 @@ READ_TOKENS = 8192
 of ordinary length. Whoever asks for parts of a message asks within its turn."""
 
 
-class Engine(Protocol):
+class EmbeddingEngine(Protocol):
     """What computes vectors. It has no cache."""
 
     @property
@@ -89,7 +89,7 @@ class Engine(Protocol):
             EmbeddingError: The model could not be asked.
         """
 
-    async def read(self, text: str) -> Reading:
+    async def read(self, text: str) -> TextReading:
         """Read one text, ahead of what `embed` still has to do.
 
         Raises:
@@ -115,7 +115,7 @@ class NoEngine:
         """Raise an `EmbeddingError`."""
         raise EmbeddingError(self.problem)
 
-    async def read(self, text: str) -> Reading:
+    async def read(self, text: str) -> TextReading:
         """Raise an `EmbeddingError`."""
         raise EmbeddingError(self.problem)
 
@@ -135,7 +135,7 @@ class CachedEmbedder:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: EmbeddingEngine,
         *,
         kind: EmbedderName,
         cache_size: int,
@@ -146,8 +146,8 @@ class CachedEmbedder:
         self.kind: EmbedderName = kind
         self.cache: QueryCache[npt.NDArray[np.float32]] = QueryCache(cache_size)
         # What has been read of the latest queries, where the engine tells their tokens.
-        self._readings: QueryCache[Reading] = QueryCache(READ_TOKENS, lambda one: one.weight)
-        self._coming: dict[str | bytes, asyncio.Task[Reading]] = {}
+        self._readings: QueryCache[TextReading] = QueryCache(READ_TOKENS, lambda one: one.weight)
+        self._coming: dict[str | bytes, asyncio.Task[TextReading]] = {}
 
     @property
     def dimension(self) -> int:
@@ -227,7 +227,7 @@ class CachedEmbedder:
             ],
         ]
 
-    async def _read(self, key: str | bytes, text: str) -> Reading:
+    async def _read(self, key: str | bytes, text: str) -> TextReading:
         """Have a text read; whoever asks for one that is being read waits for that."""
         coming = self._coming.get(key)
         if coming is None:
@@ -239,7 +239,7 @@ class CachedEmbedder:
             self.cache.hits += 1
         return await asyncio.shield(coming)
 
-    async def _ask(self, key: str | bytes, text: str) -> Reading:
+    async def _ask(self, key: str | bytes, text: str) -> TextReading:
         try:
             reading = await self.engine.read(text)
         finally:

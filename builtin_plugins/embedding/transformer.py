@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hookgate import EmbeddingError
-from hookgate.builtin_plugins.embedding.reading import Reading
-from hookgate.builtin_plugins.embedding.worker import Prepared
+from hookgate.builtin_plugins.embedding.reading import TextReading
+from hookgate.builtin_plugins.embedding.worker import PreparedText
 from hookgate.settings import expanded
 
 if TYPE_CHECKING:
@@ -99,12 +99,12 @@ class TransformerModel:
         self._model = model
         self.run([self.prepare("ready")])
 
-    def prepare(self, text: str) -> Prepared:
+    def prepare(self, text: str) -> PreparedText:
         """Return the text with an estimate of its tokens; the model itself cuts it."""
         tokens = min(len(text) // 4 + 2, self._settings.max_tokens)
-        return Prepared(tokens, text)
+        return PreparedText(tokens, text)
 
-    def run(self, batch: Sequence[Prepared]) -> npt.NDArray[np.float32]:
+    def run(self, batch: Sequence[PreparedText]) -> npt.NDArray[np.float32]:
         """Return vectors of length 1, of shape (texts, dimension).
 
         Raises:
@@ -129,13 +129,13 @@ class TransformerModel:
             raise EmbeddingError(f"{self._source} gave a vector with numbers that are not finite")
         return vectors
 
-    def read(self, text: str) -> Reading:
+    def read(self, text: str) -> TextReading:
         """Return the vector of one text.
 
         Raises:
             EmbeddingError: The model gave a vector of another length, or no numbers.
         """
-        return Reading(self.run([self.prepare(text)])[0].copy())
+        return TextReading(self.run([self.prepare(text)])[0].copy())
 
 
 def find_transformer(settings: EmbeddingSettings) -> TransformerModel:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hookgate import EmbeddingError
-from hookgate.builtin_plugins.embedding.reading import Reading
+from hookgate.builtin_plugins.embedding.reading import TextReading
 from hookgate.builtin_plugins.embedding.service import plan_batches
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ PREPARED_TOGETHER = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedText:
     """A text that is ready for the model.
 
     Attributes:
@@ -61,17 +61,17 @@ class LocalModel(Protocol):
             EmbeddingError: It is missing or damaged.
         """
 
-    def prepare(self, text: str) -> Prepared:
+    def prepare(self, text: str) -> PreparedText:
         """Return `text` ready for `run`."""
 
-    def run(self, batch: Sequence[Prepared]) -> npt.NDArray[np.float32]:
+    def run(self, batch: Sequence[PreparedText]) -> npt.NDArray[np.float32]:
         """Return vectors of length 1, of shape (texts, dimension).
 
         Raises:
             EmbeddingError: The model gave something else.
         """
 
-    def read(self, text: str) -> Reading:
+    def read(self, text: str) -> TextReading:
         """Read one text, in the quickest way there is.
 
         Raises:
@@ -154,7 +154,7 @@ class ThreadEngine:
         made = await self._step(partial(_empty, len(texts), self._model.dimension))
         for start in range(0, len(texts), WINDOW):
             window = texts[start : start + WINDOW]
-            ready: list[Prepared] = []
+            ready: list[PreparedText] = []
             for first in range(0, len(window), PREPARED_TOGETHER):
                 some = window[first : first + PREPARED_TOGETHER]
                 ready += await self._step(partial(self._prepare, some))
@@ -164,7 +164,7 @@ class ThreadEngine:
                 await self._step(partial(self._fill, made, rows, chosen))
         return made
 
-    async def read(self, text: str) -> Reading:
+    async def read(self, text: str) -> TextReading:
         """Read one text, ahead of what `embed` still has to do.
 
         Raises:
@@ -232,15 +232,15 @@ class ThreadEngine:
             self._loaded = True
         return work()
 
-    def _prepare(self, texts: Sequence[str]) -> list[Prepared]:
+    def _prepare(self, texts: Sequence[str]) -> list[PreparedText]:
         return [self._model.prepare(_readable(text)) for text in texts]
 
     def _fill(
-        self, made: npt.NDArray[np.float32], rows: list[int], batch: Sequence[Prepared]
+        self, made: npt.NDArray[np.float32], rows: list[int], batch: Sequence[PreparedText]
     ) -> None:
         made[rows] = self._model.run(batch)
 
-    def _read(self, text: str) -> Reading:
+    def _read(self, text: str) -> TextReading:
         return self._model.read(_readable(text))
 
 

@@ -32,7 +32,7 @@ WHY_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class SourceReading:
     """What came of reading one source.
 
     Attributes:
@@ -80,13 +80,13 @@ class Multiplexer:
         self._over: dict[str, threading.Event] = {}
         self._writing = {name: asyncio.Lock() for name in self.sources}
         # What was returned last, and what was made of it: the same is not looked at again.
-        self._known: dict[str, tuple[tuple[Any, ...], Reading]] = {}
+        self._known: dict[str, tuple[tuple[Any, ...], SourceReading]] = {}
 
-    async def read(self) -> list[Reading]:
+    async def read(self) -> list[SourceReading]:
         """Read all sources, side by side."""
         return list(await asyncio.gather(*(self.read_one(name) for name in self.sources)))
 
-    async def read_one(self, name: str, *, fresh: bool = False) -> Reading:
+    async def read_one(self, name: str, *, fresh: bool = False) -> SourceReading:
         """Read the source called `name`, together with whoever reads it at the moment.
 
         Args:
@@ -121,7 +121,7 @@ class Multiplexer:
             else:
                 good = self._good(name, found)
             return replace(good, seconds=seconds, number=number)
-        return Reading(source=name, records=None, why=why, seconds=seconds, number=number)
+        return SourceReading(source=name, records=None, why=why, seconds=seconds, number=number)
 
     async def _started(self, name: str) -> Read:
         """Read a source, on a thread of its own where its `read` is a plain function."""
@@ -135,12 +135,12 @@ class Multiplexer:
         found: Any = await future
         return cast("Read", await found if inspect.isawaitable(found) else found)
 
-    def _good(self, name: str, found: Any) -> Reading:
+    def _good(self, name: str, found: Any) -> SourceReading:
         """Return the reading of what a source has returned: what is wrong of it is left out."""
         if not isinstance(found, Sequence) or isinstance(found, str | bytes):
             kind = type(found).__name__
             why = f"it returned a {kind}, where a list of records was expected"
-            return Reading(source=name, records=None, why=why)
+            return SourceReading(source=name, records=None, why=why)
         things, known = tuple(found), self._known.get(name)
         if known is not None and known[0] == things:
             # The very same objects, so that nobody after this need compare them again.
@@ -165,7 +165,7 @@ class Multiplexer:
         why = ""
         if faults:
             why = f"{len(faults)} left out: {'; '.join(faults[:SHOWN_FAULTS])}"
-        reading = Reading(source=name, records=tuple(records.values()), why=why)
+        reading = SourceReading(source=name, records=tuple(records.values()), why=why)
         self._known[name] = (things, reading)
         return reading
 

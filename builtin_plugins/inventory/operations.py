@@ -19,7 +19,7 @@ from hookgate.builtin_plugins.inventory.record import (
     Status,
     affordance,
 )
-from hookgate.builtin_plugins.inventory.service import Inventory, Wanted
+from hookgate.builtin_plugins.inventory.service import Inventory, RecordFilter
 from hookgate.builtin_plugins.inventory.sources.source import CapabilityInstall
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def shown(record: CapabilityRecord) -> ShownRecord:
     return ShownRecord(**values, buttons=offered.buttons, note=offered.note)
 
 
-class ListParams(OperationModel):
+class RecordListParams(OperationModel):
     """Which records to list."""
 
     runtime: str = Field(default="", max_length=512)
@@ -72,7 +72,7 @@ class ListParams(OperationModel):
     """Whether all runtimes are read now, however fresh what is known is."""
 
 
-class Listed(OperationModel):
+class ListedRecords(OperationModel):
     """Records, and how the sources stand that bring them."""
 
     records: tuple[ShownRecord, ...]
@@ -85,7 +85,7 @@ class Listed(OperationModel):
     """`after` of the next page; empty on the last one."""
 
 
-class Changed(OperationModel):
+class ChangedRecord(OperationModel):
     """What was changed, as it is now."""
 
     record: ShownRecord
@@ -169,14 +169,14 @@ class InventoryOperations:
     # -- looking -----------------------------------------------------------
 
     @operation("inventory.list", rest=("GET", "/api/capabilities"))
-    async def listed(self, invocation: Invocation, params: ListParams) -> Listed:
+    async def listed(self, invocation: Invocation, params: RecordListParams) -> ListedRecords:
         """List what agents can use, in every runtime, and how the sources stand.
 
         Example:
             hookgate inventory list --runtime native --kind tool
         """
         merged = await self._inventory().read(refresh=params.refresh)
-        wanted = Wanted(
+        wanted = RecordFilter(
             runtime=params.runtime,
             kind=params.kind or "",
             scope=params.scope or "",
@@ -186,7 +186,7 @@ class InventoryOperations:
         page, total, more = merged.page(
             wanted, invocation.principal, after=params.after, limit=params.limit
         )
-        return Listed.model_construct(
+        return ListedRecords.model_construct(
             records=tuple(shown(record) for record in page),
             sources=merged.sources,
             total=total,
@@ -198,7 +198,7 @@ class InventoryOperations:
         self,
         invocation: Invocation,
         id: Annotated[str, Field(min_length=1, max_length=ID_CHARS)],
-    ) -> Changed:
+    ) -> ChangedRecord:
         """Show all that is known of one capability, and what may be done to it.
 
         Args:
@@ -210,12 +210,12 @@ class InventoryOperations:
         principal = invocation.principal
         if record.agent_id is not None and not principal.may_use_agent(record.agent_id):
             raise NotAllowedError(f"{principal.id} may not speak to the agent {record.agent_id!r}")
-        return Changed.model_construct(record=shown(record))
+        return ChangedRecord.model_construct(record=shown(record))
 
     # -- changing ----------------------------------------------------------
 
     @operation("inventory.enable", scope="operate")
-    async def enable(self, invocation: Invocation, params: SwitchParams) -> Changed:
+    async def enable(self, invocation: Invocation, params: SwitchParams) -> ChangedRecord:
         """Enable a capability, for all or for one agent."""
         return _changed(
             await self._writes().change(
@@ -224,7 +224,7 @@ class InventoryOperations:
         )
 
     @operation("inventory.disable", scope="operate")
-    async def disable(self, invocation: Invocation, params: SwitchParams) -> Changed:
+    async def disable(self, invocation: Invocation, params: SwitchParams) -> ChangedRecord:
         """Disable a capability, for all or for one agent; nothing of it is taken away.
 
         Example:
@@ -237,7 +237,7 @@ class InventoryOperations:
         )
 
     @operation("inventory.approve", scope="operate")
-    async def approve(self, invocation: Invocation, params: ApproveParams) -> Changed:
+    async def approve(self, invocation: Invocation, params: ApproveParams) -> ChangedRecord:
         """Accept a tool that has changed, by the digest that was looked at."""
         return _changed(
             await self._writes().change(
@@ -246,7 +246,7 @@ class InventoryOperations:
         )
 
     @operation("inventory.install", scope="operate")
-    async def install(self, invocation: Invocation, params: InstallParams) -> Changed:
+    async def install(self, invocation: Invocation, params: InstallParams) -> ChangedRecord:
         """Install a capability, once it has passed the sanitizers and the scan.
 
         Example:
@@ -268,7 +268,7 @@ class InventoryOperations:
     @operation(
         "inventory.change", scope="operate", rest=("POST", "/api/capabilities/{action}"), command=""
     )
-    async def change(self, invocation: Invocation, params: ChangeParams) -> Changed:
+    async def change(self, invocation: Invocation, params: ChangeParams) -> ChangedRecord:
         """Install, enable, disable or approve a capability, as the operation of its name does."""
         given = params.model_dump(exclude_unset=True, exclude={"action"})
         handlers: dict[str, tuple[type[OperationModel], Any]] = {
@@ -289,12 +289,12 @@ class InventoryOperations:
                 code="invalid_params",
                 action=f"look at the operation inventory.{params.action}",
             ) from None
-        result: Changed = await handler(invocation, read)
+        result: ChangedRecord = await handler(invocation, read)
         return result
 
 
-def _changed(record: CapabilityRecord) -> Changed:
-    return Changed.model_construct(record=shown(record))
+def _changed(record: CapabilityRecord) -> ChangedRecord:
+    return ChangedRecord.model_construct(record=shown(record))
 
 
 def _short(error: ValueError) -> str:

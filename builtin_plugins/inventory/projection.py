@@ -13,7 +13,7 @@ from hookgate.builtin_plugins.inventory.kept.switches import NATIVE
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.inventory.kept.tables import Skill, StoreProjection
-    from hookgate.builtin_plugins.inventory.multiplexer import Reading
+    from hookgate.builtin_plugins.inventory.multiplexer import SourceReading
     from hookgate.builtin_plugins.inventory.record import CapabilityRecord
 
 RECORDS = "inventory records"
@@ -95,7 +95,7 @@ class Projection:
         self._numbers: dict[str, int] = {}
         self._keeping = asyncio.Lock()
 
-    async def serve(self, reading: Reading) -> Served | None:
+    async def serve(self, reading: SourceReading) -> Served | None:
         """Return what is served of a source after it was read.
 
         Returns:
@@ -149,7 +149,7 @@ class Projection:
         return self._good[source]
 
 
-def _served(reading: Reading, records: tuple[CapabilityRecord, ...], synced: str) -> Served:
+def _served(reading: SourceReading, records: tuple[CapabilityRecord, ...], synced: str) -> Served:
     return Served(
         records,
         SourceStatus(

@@ -47,7 +47,7 @@ _by_id = attrgetter("id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class RecordFilter:
     """Which records are wanted; "" stands for any."""
 
     runtime: str = ""
@@ -77,7 +77,7 @@ class Merged:
     agents: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def page(
-        self, wanted: Wanted, principal: Principal, *, after: str = "", limit: int
+        self, wanted: RecordFilter, principal: Principal, *, after: str = "", limit: int
     ) -> tuple[Sequence[CapabilityRecord], int, bool]:
         """Return a page of what is wanted, how much that is in all, and whether there is more.
 
@@ -85,7 +85,7 @@ class Merged:
         their times, and whether they can be switched is derived.
         """
         found = self.records
-        if wanted != Wanted():
+        if wanted != RecordFilter():
             found = tuple(filter(wanted.fits, found))
         if principal.agents is not None:
             may = principal.may_use_agent

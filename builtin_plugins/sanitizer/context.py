@@ -27,7 +27,7 @@ NEAR = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class TextSurroundings:
     """What stands where in one folded text.
 
     Attributes:
@@ -41,7 +41,7 @@ class Surroundings:
     fences: tuple[int, ...]
 
     @classmethod
-    def of(cls, text: str) -> Surroundings:
+    def of(cls, text: str) -> TextSurroundings:
         """Look a folded text through."""
         theme = tuple(match.start() for match in _THEME.finditer(text))
         return cls(text, theme, tuple(match.start() for match in _FENCE.finditer(text)))

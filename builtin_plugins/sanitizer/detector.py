@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Literal
 from hookgate import Finding, Severity
 from hookgate.builtin_plugins.sanitizer import model, rules
 from hookgate.builtin_plugins.sanitizer.budget import Budget, TooCostlyError
-from hookgate.builtin_plugins.sanitizer.context import Surroundings
+from hookgate.builtin_plugins.sanitizer.context import TextSurroundings
 from hookgate.builtin_plugins.sanitizer.settings import THRESHOLD
 from hookgate.builtin_plugins.sanitizer.text import Folded, Packed, decoded, fold
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.sanitizer.model import Weights
+    from hookgate.builtin_plugins.sanitizer.model import ModelWeights
 
 PACKED = 2.0
 """So much less is enough in what was packed: nobody packs what is for everybody to read."""
@@ -53,7 +53,7 @@ _GAP = "\n" * 12
 def inspect(
     text: str,
     threshold: float = THRESHOLD,
-    weights: Weights | None = None,
+    weights: ModelWeights | None = None,
     budget: Budget | None = None,
 ) -> tuple[Finding, ...]:
     """Return what in `text` gives orders to the model that reads it, in the order of the text.
@@ -118,7 +118,7 @@ class _Looking:
     Findings are yielded as they are made: those that were made stay where it proves too costly.
     """
 
-    weights: Weights
+    weights: ModelWeights
     budget: Budget
 
     def through(
@@ -201,9 +201,9 @@ class _Around:
     budget: Budget
 
     @cached_property
-    def _surroundings(self) -> Surroundings:
+    def _surroundings(self) -> TextSurroundings:
         self.budget.spend(PER_CHARACTER * len(self.folded.text))
-        return Surroundings.of(self.folded.text)
+        return TextSurroundings.of(self.folded.text)
 
     def mentioned(self, start: int, end: int) -> bool:
         return self._surroundings.mentioned(start, end)

@@ -73,7 +73,7 @@ _WORDS = 24
 
 
 @dataclass(frozen=True)
-class Weights:
+class ModelWeights:
     """A trained table.
 
     Attributes:
@@ -107,7 +107,7 @@ class Pieces:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredText:
     """A unit, or two side by side, and how much like an order they are.
 
     Attributes:
@@ -253,14 +253,14 @@ def sums_of(pieces: Pieces, table: npt.NDArray[np.int8]) -> tuple[Floats, Floats
     return np.diff(until[edges]).astype(np.float64), np.diff(edges).astype(np.float64)
 
 
-def score(pieces: Pieces, weights: Weights, least: float = -np.inf) -> list[Scored]:
+def score(pieces: Pieces, weights: ModelWeights, least: float = -np.inf) -> list[ScoredText]:
     """Return each unit and each two units side by side with scores of `least` or more."""
     sums, counts = sums_of(pieces, weights.table)
 
-    def scored(total: Floats, number: Floats, wide: int) -> list[Scored]:
+    def scored(total: Floats, number: Floats, wide: int) -> list[ScoredText]:
         values = total * weights.scale / np.sqrt(np.maximum(number, LEAST)) + weights.bias
         kept = np.flatnonzero(values >= least)
-        return [Scored(values[at].item(), at, at + wide) for at in kept.tolist()]
+        return [ScoredText(values[at].item(), at, at + wide) for at in kept.tolist()]
 
     found = scored(sums, counts, 0)
     if pieces.units > 1:
@@ -273,7 +273,7 @@ def higher(units: int) -> float:
     return RISE * math.log(max(min(units, MANY) / FEW, 1.0))
 
 
-def telling(units: list[str], weights: Weights, most: int = 5) -> list[str]:
+def telling(units: list[str], weights: ModelWeights, most: int = 5) -> list[str]:
     """Return the words that speak most for an order in units, the strongest first.
 
     Words of three letters and fewer are left out: they say how it is said, and not what.
@@ -290,7 +290,7 @@ def telling(units: list[str], weights: Weights, most: int = 5) -> list[str]:
 
 
 @cache
-def weights() -> Weights:
+def weights() -> ModelWeights:
     """Read the weights that come with the package."""
     with np.load(WEIGHTS, allow_pickle=False) as file:
-        return Weights(file["table"], float(file["scale"]), float(file["bias"]))
+        return ModelWeights(file["table"], float(file["scale"]), float(file["bias"]))

@@ -42,7 +42,7 @@ STOPPED = "the gateway stopped in the middle"
 
 
 @dataclass(eq=False, slots=True)
-class Run:
+class JobRun:
     """A run of this gateway.
 
     Attributes:
@@ -81,14 +81,14 @@ class Runs:
     def __init__(self, host: Host, book: Book) -> None:
         self._host = host
         self._book = book
-        self._going: set[Run] = set()
+        self._going: set[JobRun] = set()
         self._beating: asyncio.Task[None] | None = None
 
     def start(
         self, name: str, job: JobSettings, planned: datetime, *, note: str = ""
     ) -> asyncio.Task[None]:
         """Begin a run that the book has as this gateway's; the task ends with it."""
-        run = Run(name, job, planned, note, asyncio.get_running_loop().time())
+        run = JobRun(name, job, planned, note, asyncio.get_running_loop().time())
         self._going.add(run)
         task = self._host.spawn(self._run(run), name=f"schedule {name}")
         task.add_done_callback(lambda _: self._going.discard(run))
@@ -98,7 +98,7 @@ class Runs:
 
     # -- one run -----------------------------------------------------------
 
-    async def _run(self, run: Run) -> None:
+    async def _run(self, run: JobRun) -> None:
         try:
             state, note = await self._turn(run)
         except asyncio.CancelledError:
@@ -108,7 +108,7 @@ class Runs:
             state, note = "failed", str(error) or type(error).__name__
         await finish(self._end(run, state, note))
 
-    async def _turn(self, run: Run) -> tuple[str, str]:
+    async def _turn(self, run: JobRun) -> tuple[str, str]:
         job, name = run.job, run.name
         origin = Origin(
             provenance=Provenance.SCHEDULED, path="heartbeat" if job.heartbeat else name
@@ -130,7 +130,7 @@ class Runs:
             return state, handle.reason or str(turn.error or "")
         return await self._deliver(run, turn)
 
-    async def _deliver(self, run: Run, turn: Turn) -> tuple[str, str]:
+    async def _deliver(self, run: JobRun, turn: Turn) -> tuple[str, str]:
         job, address = run.job, run.job.address(run.name)
         if job.deliver_by:
             address = replace(address, channel=job.deliver_by)
@@ -151,7 +151,7 @@ class Runs:
             )
         return "done", run.note
 
-    async def _end(self, run: Run, state: str, note: str) -> None:
+    async def _end(self, run: JobRun, state: str, note: str) -> None:
         host, note = self._host, tidy(self._host, note)
         turn = None if run.handle is None else run.handle.turn
         values: dict[str, Any] = {

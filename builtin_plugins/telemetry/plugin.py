@@ -22,7 +22,12 @@ from hookgate import (
 )
 from hookgate.builtin_plugins.telemetry.core_instruments import CORE_INSTRUMENTS
 from hookgate.builtin_plugins.telemetry.export import Exporter
-from hookgate.builtin_plugins.telemetry.records import OWN, Instruments, Limits, record_of_failure
+from hookgate.builtin_plugins.telemetry.records import (
+    OWN,
+    Instruments,
+    LabelLimits,
+    record_of_failure,
+)
 from hookgate.builtin_plugins.telemetry.settings import TelemetrySettings
 from hookgate.hookspecs import hookimpl
 from hookgate.metrics import Reading
@@ -72,7 +77,7 @@ class Plugin:
     def __init__(self, settings: TelemetrySettings) -> None:
         self.requires: tuple[Key[Any], ...] = (EGRESS,) if settings.otel.enabled else ()
         self._settings = settings
-        self._limits = Limits()
+        self._limits = LabelLimits()
         self._prometheus: PrometheusFigures | None = None
         self._figures: tuple[Figures, ...] = ()
         self._instruments = Instruments(())

@@ -14,7 +14,7 @@ LABEL_CHARS = 120
 """Characters of one value; the rest is cut."""
 
 
-class Limits:
+class LabelLimits:
     """Gives readings labels that are well formed, short and not too many.
 
     Tools and models are named by whoever brings them, so that a thousand sets of values are kept

@@ -26,7 +26,7 @@ Name = Annotated[str, Field(min_length=1, max_length=256)]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
-class PluginRow(OperationModel):
+class GuestRow(OperationModel):
     """One plugin of the sandbox."""
 
     name: str
@@ -56,10 +56,10 @@ class PluginRow(OperationModel):
     """The names of its tools."""
 
 
-class PluginRows(OperationModel):
+class GuestRows(OperationModel):
     """The plugins of the sandbox."""
 
-    plugins: tuple[PluginRow, ...]
+    plugins: tuple[GuestRow, ...]
     """The installed ones, then those of the folders of the settings."""
 
 
@@ -91,7 +91,7 @@ class Removed(OperationModel):
     """How many values of the store were deleted."""
 
 
-class VerifiedRow(OperationModel):
+class VerifiedGuest(OperationModel):
     """One accepted plugin, held against what lies in its folder now."""
 
     name: str
@@ -112,12 +112,12 @@ class VerifiedRow(OperationModel):
     """When, ISO 8601 in UTC."""
 
 
-class Verified(OperationModel):
+class VerifiedGuests(OperationModel):
     """All accepted plugins, held against what lies there."""
 
     intact: bool
     """Whether all of them are what was accepted."""
-    plugins: tuple[VerifiedRow, ...]
+    plugins: tuple[VerifiedGuest, ...]
     """One row for each."""
 
 
@@ -132,13 +132,13 @@ class WasmOperations:
         self._current = current
 
     @operation("wasm.list", rest=("GET", "/v1/wasm"))
-    async def list(self, _: Invocation) -> PluginRows:
+    async def list(self, _: Invocation) -> GuestRows:
         """List the plugins of the sandbox, and why one does not run.
 
         Example:
             hookgate wasm list
         """
-        return PluginRows(plugins=tuple(map(_row, self._current().plugins)))
+        return GuestRows(plugins=tuple(map(_row, self._current().plugins)))
 
     @operation("wasm.inspect", command="")
     async def inspect(self, _: Invocation, name: Name) -> PluginDetail:
@@ -154,7 +154,7 @@ class WasmOperations:
         return detail_of(package, plugins.settings, accepted=accepted, loaded=plugin.loaded)
 
     @operation("wasm.verify")
-    async def verify(self, _: Invocation) -> Verified:
+    async def verify(self, _: Invocation) -> VerifiedGuests:
         """Hold what was accepted against what lies in the folders now, byte by byte.
 
         Exits with 1 where a plugin is not what was accepted.
@@ -174,7 +174,7 @@ class WasmOperations:
             else:
                 found, why = package.digest, ", ".join(held_against(accepted, package))
             rows.append(
-                VerifiedRow(
+                VerifiedGuest(
                     name=name,
                     folder=str(folder),
                     intact=not why,
@@ -185,7 +185,7 @@ class WasmOperations:
                     at=accepted.at,
                 )
             )
-        return Verified(intact=all(row.intact for row in rows), plugins=tuple(rows))
+        return VerifiedGuests(intact=all(row.intact for row in rows), plugins=tuple(rows))
 
     @operation("wasm.install", scope="operate", command="")
     async def install(
@@ -244,10 +244,10 @@ class WasmOperations:
         return Removed(name=name, removed=removed, values=deleted)
 
 
-def _row(plugin: Plugin) -> PluginRow:
+def _row(plugin: Plugin) -> GuestRow:
     found, package = plugin.found, plugin.found.package
     manifest = None if package is None else package.manifest
-    return PluginRow(
+    return GuestRow(
         name=found.name,
         version="" if manifest is None else manifest.version,
         kind="" if manifest is None else manifest.kind,

@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hookgate import STORE, HookgateError, Host, Tool, TurnError
 from hookgate.builtin_plugins.wasm.packages.loads import Loads
-from hookgate.kit.acceptance.acceptances import AcceptanceBook, Desk, Waiting, acceptances_of
+from hookgate.kit.acceptance.acceptances import (
+    AcceptanceBook,
+    AcceptanceDesk,
+    WaitingSubject,
+    acceptances_of,
+)
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.channel import GuestChannel
@@ -100,12 +105,12 @@ class WasmPlugins:
         """Read what was accepted; what another gateway on the store accepts counts, too."""
         self._book = await acceptances_of(self.host)
         self._unwatch = self._book.watch(self._heard)
-        self._book.desks[GUEST] = Desk(self._waiting, self._let_in)
+        self._book.desks[GUEST] = AcceptanceDesk(self._waiting, self._let_in)
 
-    def _waiting(self) -> Iterator[Waiting]:
+    def _waiting(self) -> Iterator[WaitingSubject]:
         for one in self.plugins:
             if one.state in ("new", "changed") and (package := one.found.package) is not None:
-                yield Waiting(one.found.name, package.digest, one.why)
+                yield WaitingSubject(one.found.name, package.digest, one.why)
 
     async def _let_in(self, name: str, *, by: str, digest: str) -> None:
         await self.accept(name, digest=digest, by=by)

@@ -63,7 +63,7 @@ class QuotaError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptValue:
     """One value.
 
     Attributes:
@@ -85,18 +85,18 @@ class Values:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def get(self, plugin: str, namespace: str, owner: str, key: str) -> Kept | None:
+    async def get(self, plugin: str, namespace: str, owner: str, key: str) -> KeptValue | None:
         """Return a value; None where there is none."""
         query = select(VALUES.c.value, VALUES.c.taint).where(_row(plugin, namespace, owner, key))
 
-        def work(connection: Connection) -> Kept | None:
+        def work(connection: Connection) -> KeptValue | None:
             found = connection.execute(query).one_or_none()
-            return None if found is None else Kept(found.value, _taint(found.taint))
+            return None if found is None else KeptValue(found.value, _taint(found.taint))
 
         return await self._store.read(work)
 
     async def set(
-        self, plugin: str, namespace: str, owner: str, key: str, kept: Kept, *, quota: int
+        self, plugin: str, namespace: str, owner: str, key: str, kept: KeptValue, *, quota: int
     ) -> None:
         """Keep a value in place of what was there; return once it is committed.
 

@@ -288,7 +288,7 @@ class PollRequest(HttpRequest):
     """How long the platform may hold the request before it answers."""
 
 
-class Fault(WireForm):
+class GuestFault(WireForm):
     """Why a guest has no answer; from any export, as ``{"error": {...}}``."""
 
     message: str = Field(max_length=4096)
@@ -302,7 +302,7 @@ class Fault(WireForm):
 class FaultAnswer(WireForm):
     """The answer of an export that has none."""
 
-    error: Fault
+    error: GuestFault
 
 
 # -- what guests ask of the host -------------------------------------------------------

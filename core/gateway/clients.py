@@ -17,7 +17,7 @@ _SLICES = 16
 """Goes in one heartbeat, at least."""
 
 
-class Client(Protocol):
+class LiveClient(Protocol):
     """A live WebSocket, or a live HTTP request."""
 
     @property
@@ -52,14 +52,14 @@ class Clients:
 
     def __init__(self, heartbeat: float) -> None:
         self._heartbeat = heartbeat
-        self._clients: set[Client] = set()
+        self._clients: set[LiveClient] = set()
         self._gone = asyncio.Event()
 
-    def add(self, client: Client) -> None:
+    def add(self, client: LiveClient) -> None:
         """Take note of `client`."""
         self._clients.add(client)
 
-    def remove(self, client: Client) -> None:
+    def remove(self, client: LiveClient) -> None:
         """Forget `client`."""
         self._clients.discard(client)
         if not self._clients:
@@ -68,7 +68,7 @@ class Clients:
     def __len__(self) -> int:
         return len(self._clients)
 
-    def __iter__(self) -> Iterator[Client]:
+    def __iter__(self) -> Iterator[LiveClient]:
         return iter(tuple(self._clients))
 
     async def end_all(self, seconds: float) -> None:

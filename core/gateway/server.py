@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.events import Event
     from hookgate.core.domain.turn import Principal
     from hookgate.core.gateway.access.peer import PeerLookup
-    from hookgate.core.gateway.clients import Client
+    from hookgate.core.gateway.clients import LiveClient
     from hookgate.core.host import Host
 
 TOKEN_REVOKED = "the token was revoked"
@@ -76,7 +76,7 @@ class Server:
         return self.host.ready and not (self.leaving or self.stopping)
 
     @contextmanager
-    def enlisted(self, client: Client) -> Iterator[None]:
+    def enlisted(self, client: LiveClient) -> Iterator[None]:
         """Count `client` among those that are connected, for as long as it is.
 
         A token that was revoked since it let the client in ends it at once, and one that

@@ -32,7 +32,7 @@ from hookgate.core.hooks.dispatch import (
 )
 from hookgate.core.hooks.limits import Watch, driven, rest
 from hookgate.core.hooks.pool import Pool
-from hookgate.core.hooks.reports import Reports, Span
+from hookgate.core.hooks.reports import FailureReports, Span
 from hookgate.hookspecs import Contract, hook_failed
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Hooks:
         self._overrides = dict(overrides or {})
         self._log = log or structlog.get_logger("hookgate.hooks")
         self._pools: dict[str, Pool] = {}
-        self._reports = Reports(self._tell, self._log)
+        self._reports = FailureReports(self._tell, self._log)
         self.spans: Callable[[HookSpan], None] | None = None
         self.recompute()
 

@@ -24,7 +24,7 @@ CAPACITY = 256
 """Failures that may wait for `hook_failed`; the oldest is dropped when there are more."""
 
 
-class Reports:
+class FailureReports:
     """Takes failures, and has them told by a task of its own, one after the other.
 
     Attributes:

@@ -22,7 +22,14 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.errors import ConfigError, ContentError, Problem
 from hookgate.core.settings.documents import parse_toml
-from hookgate.core.settings.layers import COMMAND_LINE, ENVIRONMENT, Layers, Place, joined, normal
+from hookgate.core.settings.layers import (
+    COMMAND_LINE,
+    ENVIRONMENT,
+    Layers,
+    SettingPlace,
+    joined,
+    normal,
+)
 from hookgate.core.settings.paths import PathBases, expanded, holds_text, whole_paths
 from hookgate.core.settings.words import dotted, problems_of, shown
 
@@ -50,7 +57,7 @@ class Source:
 
     path: Path | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
-    places: Mapping[str, Place] = field(default_factory=dict)
+    places: Mapping[str, SettingPlace] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     home: Path = field(default_factory=Path.home)
 
@@ -59,13 +66,13 @@ class Source:
         """The settings file's name for people."""
         return "the settings" if self.path is None else str(self.path)
 
-    def place(self, key: str) -> Place:
+    def place(self, key: str) -> SettingPlace:
         """Return where `key` came from, or the nearest table around it."""
         parts = normal(key).split(".")
         for length in range(len(parts), 0, -1):
             if found := self.places.get(".".join(parts[:length])):
                 return found
-        return Place(file=self.file)
+        return SettingPlace(file=self.file)
 
     def settings(self) -> Settings:
         """Validate everything.
@@ -209,13 +216,15 @@ def _refuse(file: Path, found: str, expected: str, *, line: int | None = None) -
     raise ConfigError([Problem(file=str(file), line=line, found=found, expected=expected)])
 
 
-def _parse(file: Path, text: str) -> tuple[dict[str, Any], dict[str, Place]]:
+def _parse(file: Path, text: str) -> tuple[dict[str, Any], dict[str, SettingPlace]]:
     try:
         document = parse_toml(text, str(file))
     except ContentError as error:
         raise ConfigError([error.problem]) from None
     lines = {joined(path): at.line for path, at in document.places.items()}
-    return document.value, {key: Place(file=str(file), line=line) for key, line in lines.items()}
+    return document.value, {
+        key: SettingPlace(file=str(file), line=line) for key, line in lines.items()
+    }
 
 
 # -- values ----------------------------------------------------------------

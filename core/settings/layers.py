@@ -21,10 +21,10 @@ PREFIX = "HOOKGATE_"
 """What the environment variables that set a key begin with."""
 
 ENVIRONMENT = "environment"
-"""What the `Place` of a value calls the environment."""
+"""What the `SettingPlace` of a value calls the environment."""
 
 COMMAND_LINE = "command line"
-"""What the `Place` of a value calls the command line."""
+"""What the `SettingPlace` of a value calls the command line."""
 
 HOME = "home"
 """The key of the home folder."""
@@ -34,7 +34,7 @@ _NOT_KEYS = frozenset({"CONFIG", "TOKEN"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class SettingPlace:
     """Where a value came from.
 
     Attributes:
@@ -82,7 +82,7 @@ class Layers:
         problems: Variables that no key can have.
     """
 
-    def __init__(self, data: dict[str, Any], places: dict[str, Place]) -> None:
+    def __init__(self, data: dict[str, Any], places: dict[str, SettingPlace]) -> None:
         self.problems: list[Problem] = []
         self._data = data
         self._places = places
@@ -99,12 +99,12 @@ class Layers:
                 path = self._path(variable, name.split("__"))
                 if path is not None:
                     value = _value(path, environ[variable])
-                    self._put(path, value, Place(file=ENVIRONMENT, variable=variable))
+                    self._put(path, value, SettingPlace(file=ENVIRONMENT, variable=variable))
 
     def command_line(self, overrides: Mapping[str, Any]) -> None:
         """Put `overrides`, by dotted key, over the values so far."""
         for key, value in overrides.items():
-            self._put(tuple(key.split(".")), value, Place(file=COMMAND_LINE))
+            self._put(tuple(key.split(".")), value, SettingPlace(file=COMMAND_LINE))
 
     def _path(self, variable: str, names: list[str]) -> KeyPath | None:
         """Return the key that a variable means; None where it can mean none."""
@@ -129,7 +129,7 @@ class Layers:
                 return None
         return path
 
-    def _put(self, path: KeyPath, value: Any, place: Place) -> None:
+    def _put(self, path: KeyPath, value: Any, place: SettingPlace) -> None:
         data: Any = self._data
         for depth, part in enumerate(path[:-1], start=1):
             if isinstance(data, dict) and not isinstance(data.get(str(part)), dict | list):

@@ -26,8 +26,8 @@ from benchmarks.discovery import (
 from benchmarks.discovery._tool_sets import METRICS, Question
 from benchmarks.discovery._vectors import Vectors
 
-from hookgate.builtin_plugins.embedding.reading import Reading
-from hookgate.builtin_plugins.embedding.worker import Prepared
+from hookgate.builtin_plugins.embedding.reading import TextReading
+from hookgate.builtin_plugins.embedding.worker import PreparedText
 
 ROOT = Path(__file__).parent.parent.parent
 SMALL_TALK = (
@@ -48,10 +48,10 @@ class WordModel:
     def load(self) -> None:
         self.texts = 0
 
-    def prepare(self, text: str) -> Prepared:
-        return Prepared(len(text.split()) + 2, text)
+    def prepare(self, text: str) -> PreparedText:
+        return PreparedText(len(text.split()) + 2, text)
 
-    def run(self, batch: Sequence[Prepared]) -> Any:
+    def run(self, batch: Sequence[PreparedText]) -> Any:
         self.texts += len(batch)
         result = np.full((len(batch), self.dimension), 1e-3, np.float32)
         for row, one in enumerate(batch):
@@ -61,8 +61,8 @@ class WordModel:
         lengths = np.linalg.norm(result, axis=1, keepdims=True)
         return (result / lengths).astype(np.float32)
 
-    def read(self, text: str) -> Reading:
-        return Reading(self.run([self.prepare(text)])[0])
+    def read(self, text: str) -> TextReading:
+        return TextReading(self.run([self.prepare(text)])[0])
 
 
 @pytest.fixture

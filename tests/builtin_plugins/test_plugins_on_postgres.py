@@ -139,7 +139,7 @@ async def test_windows_of_outcomes_are_shared_by_gateways_and_stay_within_their_
 async def test_a_namespace_of_guests_holds_its_quota_at_two_gateways(store: SqlStore) -> None:
     await store.migrate("wasm", wasm_tables.METADATA, wasm_tables.SCRIPTS)
     gateways = [wasm_tables.Values(store) for _ in range(2)]
-    kept = wasm_tables.Kept("x" * 100, frozenset())
+    kept = wasm_tables.KeptValue("x" * 100, frozenset())
 
     async def keep(number: int) -> bool:
         values = gateways[number % 2]

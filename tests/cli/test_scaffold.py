@@ -12,10 +12,10 @@ import pytest
 from tests.cli.conftest import CommandLine
 from tests.support.loading import load
 
-from hookgate.cli.commands.scaffold import Kind, package
+from hookgate.cli.commands.scaffold import PluginKind, package
 
 ROOT = Path(__file__).parents[2]
-KINDS = pytest.mark.parametrize("kind", list(Kind), ids=str)
+KINDS = pytest.mark.parametrize("kind", list(PluginKind), ids=str)
 
 
 def run(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -31,15 +31,15 @@ def run(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 HOOKS = {
-    Kind.RULE: "before_tool_call",
-    Kind.TOOL: "list_tools",
-    Kind.PROVIDER: "list_providers",
-    Kind.CARDS: "list_cards",
+    PluginKind.RULE: "before_tool_call",
+    PluginKind.TOOL: "list_tools",
+    PluginKind.PROVIDER: "list_providers",
+    PluginKind.CARDS: "list_cards",
 }
 
 
 @KINDS
-def test_a_new_plugin_loads_with_the_hook_of_its_kind(kind: Kind, tmp_path: Path) -> None:
+def test_a_new_plugin_loads_with_the_hook_of_its_kind(kind: PluginKind, tmp_path: Path) -> None:
     package("acme_new", tmp_path / "made", kind)
 
     made = runpy.run_path(str(tmp_path / "made" / "hookgate_acme_new.py"), run_name="acme_new")
@@ -50,7 +50,7 @@ def test_a_new_plugin_loads_with_the_hook_of_its_kind(kind: Kind, tmp_path: Path
 @KINDS
 @pytest.mark.timeout(900)
 @pytest.mark.slow
-def test_the_tests_of_a_new_package_pass(kind: Kind, tmp_path: Path) -> None:
+def test_the_tests_of_a_new_package_pass(kind: PluginKind, tmp_path: Path) -> None:
     package("acme_new", tmp_path / "made", kind)
 
     done = run("pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path / "made")
@@ -62,8 +62,8 @@ def test_the_tests_of_a_new_package_pass(kind: Kind, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_new_packages_pass_mypy_and_ruff(tmp_path: Path) -> None:
-    names = [f"acme_{kind[:3]}" for kind in Kind]
-    for name, kind in zip(names, Kind, strict=True):
+    names = [f"acme_{kind[:3]}" for kind in PluginKind]
+    for name, kind in zip(names, PluginKind, strict=True):
         package(name, tmp_path / name, kind)
 
     modules = [f"{name}/hookgate_{name}.py" for name in names]

@@ -21,7 +21,7 @@ from tests.cli.terminal import Terminal
 from tests.cli.test_look import wait_until
 
 from hookgate.cli import state
-from hookgate.cli.client.note import NOTE, Running, running_gateway, write_note
+from hookgate.cli.client.note import NOTE, RunningGateway, running_gateway, write_note
 from hookgate.cli.state import settle_memory
 
 LIMIT = 40.0
@@ -163,7 +163,7 @@ def test_a_note_of_a_process_that_is_gone_is_passed_over(hookgate: CommandLine) 
     folder = hookgate.home / ".hookgate"
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    write_note(folder, Running(gone.pid, "http://127.0.0.1:1", "0" * 64))
+    write_note(folder, RunningGateway(gone.pid, "http://127.0.0.1:1", "0" * 64))
     assert running_gateway(folder) is None
 
 

@@ -21,7 +21,7 @@ from tests.cli.test_client import guarded
 from tests.core.gateway.test_peer import NOBODY, as_root, user
 
 from hookgate.cli import state
-from hookgate.cli.client.note import NOTE, NoteError, Running, running_gateway, write_note
+from hookgate.cli.client.note import NOTE, NoteError, RunningGateway, running_gateway, write_note
 from hookgate.core.gateway.access.peer import new_key, prove
 
 TOKEN = "hgt_" + "5ecret" * 8
@@ -116,7 +116,7 @@ def test_a_listener_on_the_configured_port_hears_nothing(hookgate: CommandLine) 
     assert other.heard == b""
 
 
-def leave(hookgate: CommandLine, running: Running) -> Path:
+def leave(hookgate: CommandLine, running: RunningGateway) -> Path:
     """Leave a note; return its path."""
     home = hookgate.home / ".hookgate"
     write_note(home, running)
@@ -146,7 +146,7 @@ def test_whatever_took_the_port_of_a_killed_gateway_hears_no_secret(
 ) -> None:
     with fake(ANSWERS[what]) as other:
         # Its process id was given away again, too: this test's is alive.
-        leave(hookgate, Running(os.getpid(), other.url, new_key()))
+        leave(hookgate, RunningGateway(os.getpid(), other.url, new_key()))
         ran = hookgate("turn", WORDS, "--json", HOOKGATE_TOKEN=TOKEN)
     assert ran.json["ending"] == "done"
     assert f"127.0.0.1:{other.port}" in ran.err
@@ -181,7 +181,7 @@ def test_a_relay_at_another_address_hears_no_secret(
                 made.heard += data
 
     with fake(relay) as other:
-        write_note(home, Running(real.pid, other.url, real.key))
+        write_note(home, RunningGateway(real.pid, other.url, real.key))
         ran = hookgate("chat", WORDS, HOOKGATE_TOKEN=token)
         write_note(home, real)
     assert ran.code == 1
@@ -198,7 +198,7 @@ def test_another_users_process_hears_no_secret_even_if_it_had_the_key(
 ) -> None:
     key = new_key()
     with fake(partial(proving, key), uid=NOBODY) as other:
-        leave(hookgate, Running(os.getpid(), other.url, key))
+        leave(hookgate, RunningGateway(os.getpid(), other.url, key))
         ran = hookgate("turn", WORDS, "--json", HOOKGATE_TOKEN=TOKEN)
     assert ran.json["ending"] == "done"
     assert "no process of this user's" in ran.err
@@ -245,7 +245,7 @@ def test_a_note_that_may_be_somebody_elses_is_named_and_not_followed(
 ) -> None:
     key = new_key()
     with fake(partial(proving, key)) as other:
-        spoil(leave(hookgate, Running(os.getpid(), other.url, key)))
+        spoil(leave(hookgate, RunningGateway(os.getpid(), other.url, key)))
         ran = hookgate("status", HOOKGATE_TOKEN=TOKEN)
     assert ran.code == 1
     assert told in ran.err
@@ -254,7 +254,7 @@ def test_a_note_that_may_be_somebody_elses_is_named_and_not_followed(
 
 @as_root
 def test_a_note_of_another_user_is_not_followed(hookgate: CommandLine) -> None:
-    note = leave(hookgate, Running(os.getpid(), "http://127.0.0.1:1", new_key()))
+    note = leave(hookgate, RunningGateway(os.getpid(), "http://127.0.0.1:1", new_key()))
     os.chown(note, NOBODY, NOBODY)
     with pytest.raises(NoteError, match=f"user {NOBODY}"):
         running_gateway(note.parent)

@@ -29,7 +29,7 @@ CARD = "card"
 """What cards are called among all that is accepted."""
 
 
-class Change(NamedTuple):
+class CardChange(NamedTuple):
     """A card that is seen in this form for the first time.
 
     Attributes:
@@ -63,15 +63,15 @@ class Pins:
         self.kept = kept
         self._digests: dict[str, tuple[Card, str]] = {}
 
-    def compare(self, cards: Iterable[Card]) -> tuple[list[Card], list[Change]]:
+    def compare(self, cards: Iterable[Card]) -> tuple[list[Card], list[CardChange]]:
         """Return the cards that are new, for `keep`, and those that have changed."""
         there = {card.id: card for card in cards}
         new, changed = self.kept.news(CARD, map(self._subject, there.values()))
         known = self.kept.of(CARD)
-        changes = [Change(there[one.name], known[one.name].seen, one) for one in changed]
+        changes = [CardChange(there[one.name], known[one.name].seen, one) for one in changed]
         return [there[one.name] for one in new], changes
 
-    async def keep(self, new: Iterable[Card], changes: Iterable[Change]) -> None:
+    async def keep(self, new: Iterable[Card], changes: Iterable[CardChange]) -> None:
         """Keep that these were seen: a new one counts unless strict mode says otherwise.
 
         Raises:

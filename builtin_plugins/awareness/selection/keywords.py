@@ -58,7 +58,7 @@ def plain(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class FoldedMessage:
     """What is searched of a message.
 
     Attributes:
@@ -70,13 +70,13 @@ class Folded:
     pieces: frozenset[str]
 
 
-def fold(message: str) -> Folded:
+def fold(message: str) -> FoldedMessage:
     """Return what is searched of a message."""
     if len(message) <= 2 * SCANNED_CHARS:
         text = plain(message)
     else:
         text = plain(message[:SCANNED_CHARS]) + _SEAM + plain(message[-SCANNED_CHARS:])
-    return Folded(text, frozenset(_piece().findall(text)))
+    return FoldedMessage(text, frozenset(_piece().findall(text)))
 
 
 def _in_word(character: str) -> bool:
@@ -110,12 +110,12 @@ class Keywords:
     def __len__(self) -> int:
         return len(self.names)
 
-    def held(self, message: Folded) -> bool:
+    def held(self, message: FoldedMessage) -> bool:
         """Whether one of the keywords is in `message`."""
         possible = _possible(self._by_piece, self._anywhere, message)
         return any(_next(message.text, keyword, 0) >= 0 for keyword in possible)
 
-    def count(self, message: Folded) -> Mapping[str, int]:
+    def count(self, message: FoldedMessage) -> Mapping[str, int]:
         """Return how often each keyword that is in `message` is there, in their order."""
         found: dict[int, int] = {}
         for keyword in _possible(self._by_piece, self._anywhere, message):
@@ -141,7 +141,7 @@ class KeywordIndex(Generic[T]):
                     self._owners.setdefault(folded, []).append(owner)
         self._by_piece, self._anywhere = _by_piece(self._owners)
 
-    def owners(self, message: Folded) -> set[T]:
+    def owners(self, message: FoldedMessage) -> set[T]:
         """Return the owners of the keywords that are in `message`."""
         text, found = message.text, set[T]()
         for keyword in _possible(self._by_piece, self._anywhere, message):
@@ -164,7 +164,7 @@ def _by_piece(keywords: Iterable[str]) -> tuple[dict[str, list[str]], list[str]]
 
 
 def _possible(
-    by_piece: Mapping[str, list[str]], anywhere: list[str], message: Folded
+    by_piece: Mapping[str, list[str]], anywhere: list[str], message: FoldedMessage
 ) -> Iterator[str]:
     """Yield the folded keywords whose longest piece is in `message`."""
     yield from anywhere

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from hookgate import FLAG_NAMES, Card, Flags, Triggers
 from hookgate.builtin_plugins.awareness.selection.keywords import (
-    Folded,
+    FoldedMessage,
     KeywordIndex,
     Keywords,
     fold,
@@ -218,7 +218,7 @@ class CardMatcher:
             self._called[tool] = known
         return known
 
-    def _judge(self, place: int, folded: Folded, asking: Asking) -> JudgedCard:
+    def _judge(self, place: int, folded: FoldedMessage, asking: Asking) -> JudgedCard:
         card = self._cards[place]
         triggers, session_type, point = card.triggers, asking.session_type, asking.point
         score, reason = self._score(place, folded, asking.tags)
@@ -236,7 +236,7 @@ class CardMatcher:
             reason = f"{reason}: {score:.2f}, below its threshold {triggers.confidence_threshold:g}"
         return JudgedCard(card=card, score=score, reason=reason, chosen=chosen)
 
-    def _score(self, place: int, folded: Folded, tags: frozenset[str]) -> tuple[float, str]:
+    def _score(self, place: int, folded: FoldedMessage, tags: frozenset[str]) -> tuple[float, str]:
         card = self._cards[place]
         if matched := sorted(tags.intersection(card.triggers.router_tags)):
             return 1.0, f"router tag {', '.join(matched)}"

@@ -175,7 +175,7 @@ def milliseconds(host: Host) -> int:
     return int(host.clock.now().timestamp() * 1000)
 
 
-class Control:
+class CardSwitch:
     """The switch, and the file of records.
 
     Attributes:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.settings import ChannelSettings
 
 
-class Incoming(BaseModel):
+class PostedMessage(BaseModel):
     """What is posted."""
 
     model_config = ConfigDict(extra="forbid")
@@ -78,7 +78,7 @@ class JsonChannel:
             ChannelError: It is none.
         """
         try:
-            found = Incoming.model_validate_json(raw.body)
+            found = PostedMessage.model_validate_json(raw.body)
         except ValidationError as error:
             raise ChannelError(f"found {error.error_count()} faults, expected a message") from error
         message = ReceivedMessage(

@@ -166,7 +166,7 @@ NOBODY = "?"
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class IndexDraft:
     """A version whose words are indexed.
 
     Attributes:
@@ -205,7 +205,7 @@ class Material:
     background: tuple[str, ...] = ()
     elsewhere: Callable[[str], Vectors | None] = lambda _: None
 
-    def draft(self, version: int, rows: Sequence[Capability], fingerprint: str = "") -> Draft:
+    def draft(self, version: int, rows: Sequence[Capability], fingerprint: str = "") -> IndexDraft:
         """Index the words of `rows`, and see which vectors are missing.
 
         Args:
@@ -235,9 +235,9 @@ class Material:
                 if key not in known:
                     missing[key] = text
             keys.append(of_row)
-        return Draft(version, rows, LexicalIndex(self.table), keys, missing, fingerprint)
+        return IndexDraft(version, rows, LexicalIndex(self.table), keys, missing, fingerprint)
 
-    def index(self, draft: Draft) -> Index:
+    def index(self, draft: IndexDraft) -> Index:
         """Return the index of a draft, with meaning where enough vectors are there."""
         dense, background = None, None
         texts = sum(len(keys) for keys in draft.texts)
@@ -262,7 +262,7 @@ class Material:
         if kept is not None:
             self.store, self.fingerprint = kept, fingerprint
 
-    def look_up(self, draft: Draft) -> Draft:
+    def look_up(self, draft: IndexDraft) -> IndexDraft:
         """Return `draft` without what a database keeps already.
 
         Raises:
@@ -303,7 +303,7 @@ class Material:
             self.fingerprint = fingerprint
         self.store.add(keys, vectors)
 
-    def _settle(self, draft: Draft) -> None:
+    def _settle(self, draft: IndexDraft) -> None:
         """Make the store anew where it has become too large for its kind, or mostly unused."""
         store = self.store
         if store is None:

@@ -15,7 +15,7 @@ import numpy as np
 from hookgate import Capabilities, Capability, Embedder, EmbeddingError, embed_parts
 from hookgate.builtin_plugins.discovery.index.build import (
     NOBODY,
-    Draft,
+    IndexDraft,
     Material,
     Saved,
     SavedError,
@@ -76,7 +76,7 @@ RETRY_SECONDS = 60.0
 """How long after a failure of the embedder the vectors are tried again."""
 
 
-class Engine:
+class SearchEngine:
     """Searches the capabilities of a snapshot. Cards are not among them: they select themselves.
 
     Words are indexed before the first search of a version; vectors are made beside the turns,
@@ -90,7 +90,7 @@ class Engine:
         self._relevance = Relevance(lines)
         self._given = GivenExamples(self._relevance.asks)
         self._indexes: OrderedDict[int, Index] = OrderedDict()
-        self._drafts: OrderedDict[int, Draft] = OrderedDict()
+        self._drafts: OrderedDict[int, IndexDraft] = OrderedDict()
         # By text, with the fingerprint of the embedder that the vectors are from.
         self._queries: OrderedDict[str, tuple[str, Query]] = OrderedDict()
         self._rankings: dict[tuple[Index, Query, int], tuple[Ranking, Floats]] = {}
@@ -292,12 +292,12 @@ class Engine:
 
     def _make(
         self, version: int, rows: Sequence[Capability], fingerprint: str
-    ) -> tuple[Draft, Index]:
+    ) -> tuple[IndexDraft, Index]:
         self._relevance.prepare()
         draft = self._material.draft(version, rows, fingerprint)
         return draft, self._material.index(draft)
 
-    def _keep(self, draft: Draft, index: Index) -> None:
+    def _keep(self, draft: IndexDraft, index: Index) -> None:
         self._indexes[draft.version] = index
         self._drafts[draft.version] = draft
         self._indexes.move_to_end(draft.version)
@@ -352,14 +352,14 @@ class Engine:
                 if max(self._drafts) == version:
                     return
 
-    async def _renew(self, draft: Draft) -> None:
+    async def _renew(self, draft: IndexDraft) -> None:
         """Make the index of a version anew, once its vectors are there."""
         async with self._building:
             if draft.version in self._drafts:
                 index = await finish(asyncio.to_thread(self._material.index, draft))
                 self._keep(replace(draft, missing={}), index)
 
-    async def _redrafted(self, draft: Draft, fingerprint: str) -> Draft:
+    async def _redrafted(self, draft: IndexDraft, fingerprint: str) -> IndexDraft:
         """Return a version's draft for another embedder."""
         async with self._building:
             if draft.fingerprint == NOBODY:
@@ -371,7 +371,7 @@ class Engine:
                 self._drafts[draft.version] = made
             return made
 
-    async def _embed(self, embedder: Embedder, draft: Draft) -> bool:
+    async def _embed(self, embedder: Embedder, draft: IndexDraft) -> bool:
         """Embed what is missing; return False where a newer version has come meanwhile."""
         missing = list(draft.missing.items())
         for first in range(0, len(missing), BATCH):

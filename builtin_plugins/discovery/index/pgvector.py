@@ -41,7 +41,7 @@ DAY: Final = 24 * HOUR
 """In microseconds, as all times in the store."""
 
 
-class View(Protocol):
+class TableView(Protocol):
     """A part of the table that this gateway uses."""
 
     def table_slots(self) -> Sequence[int]:
@@ -83,7 +83,7 @@ class VectorTable:
             name = f"{name[:31]}_{short(name)}"
         self.name = name
         self.table, self.used = f'"{name}"', f'"{name}_used"'
-        self._views: WeakSet[View] = WeakSet()
+        self._views: WeakSet[TableView] = WeakSet()
         self._lock = threading.Lock()
 
     @classmethod
@@ -139,7 +139,7 @@ class VectorTable:
         """Return the time in microseconds since 1970."""
         return int(self._now().timestamp() * 1_000_000)
 
-    def watch(self, view: View) -> None:
+    def watch(self, view: TableView) -> None:
         """Keep what `view` uses, as long as it lives."""
         with self._lock:
             self._views.add(view)

@@ -30,8 +30,8 @@ from hookgate import (
 from hookgate.builtin_plugins.discovery.learn.operations import ExampleOperations
 from hookgate.builtin_plugins.discovery.learn.view import (
     NO_EXAMPLES,
-    Bounds,
     Example,
+    ExampleBounds,
     ExampleSet,
     ExampleView,
     fold,
@@ -83,7 +83,7 @@ class Examples:
         judged_only: bool = False,
     ) -> None:
         self._enabled = enabled
-        self._bounds = Bounds(per_capability=per_capability, total=total, overall=overall)
+        self._bounds = ExampleBounds(per_capability=per_capability, total=total, overall=overall)
         self._width: LearningScope = scope
         self._judged_only = judged_only
         self._view = ExampleView(self._bounds)

@@ -57,7 +57,7 @@ class ExampleRows(OperationModel):
     """Whether what is learned outlives the process."""
 
 
-class ForgetParams(OperationModel):
+class ForgetExamplesParams(OperationModel):
     """Which examples to erase: those that fit everything that is given."""
 
     capability: str = Field(default="", max_length=256)
@@ -70,7 +70,7 @@ class ForgetParams(OperationModel):
     """All of them, of every scope; given alone."""
 
     @model_validator(mode="after")
-    def _says_which(self) -> ForgetParams:
+    def _says_which(self) -> ForgetExamplesParams:
         named = any((self.capability, self.scope, self.query))
         if named == self.all:
             found = "`all` beside a filter" if named else "neither a filter nor `all`"
@@ -81,7 +81,7 @@ class ForgetParams(OperationModel):
         return self
 
 
-class Forgotten(OperationModel):
+class ForgottenExamples(OperationModel):
     """What was erased."""
 
     forgotten: int
@@ -108,14 +108,14 @@ class ExampleOperations:
         )
 
     @operation("examples.forget", also="discovery.forget", scope="operate")
-    async def forget(self, _: Invocation, params: ForgetParams) -> Forgotten:
+    async def forget(self, _: Invocation, params: ForgetExamplesParams) -> ForgottenExamples:
         """Erase what was learned from use, by capability, scope or query, or all."""
         erased = await self._examples.forget(
             scope=params.scope or None,
             capability=params.capability or None,
             query=params.query or None,
         )
-        return Forgotten(forgotten=erased)
+        return ForgottenExamples(forgotten=erased)
 
 
 def _row(example: Example) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 from hookgate import Store
-from hookgate.builtin_plugins.discovery.learn.view import Bounds, Example
+from hookgate.builtin_plugins.discovery.learn.view import Example, ExampleBounds
 from hookgate.kit.records.statements import Prepared, Trim, insert_new, upsert
 
 SCRIPTS = Path(__file__).parents[1] / "migrations"
@@ -74,7 +74,7 @@ class StoreExamples:
         bounds: How many are kept.
     """
 
-    def __init__(self, store: Store, bounds: Bounds) -> None:
+    def __init__(self, store: Store, bounds: ExampleBounds) -> None:
         self._store = store
         self._bounds = bounds
 

@@ -163,7 +163,7 @@ Level: TypeAlias = "OrderedDict[str, Example]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class ExampleBounds:
     """How many examples are kept at most.
 
     Attributes:
@@ -244,7 +244,7 @@ class ExampleView:
         bounds: How many are kept.
     """
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: ExampleBounds) -> None:
         self._bounds = bounds
         # Each level in the order of use, the least recent first.
         self._all: Level = OrderedDict()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hookgate import Capability, TokenCounter
 from hookgate.builtin_plugins.discovery.show.category_map import category_map
-from hookgate.builtin_plugins.discovery.show.results import EdgeType, Entry, Found, Tier
+from hookgate.builtin_plugins.discovery.show.results import EdgeType, Found, ShownEntry, Tier
 from hookgate.builtin_plugins.discovery.show.text import (
     clip,
     cut_line,
@@ -49,7 +49,7 @@ LIST_SHARE = 0.6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budgets:
+class TierBudgets:
     """How much the tiers may take.
 
     Attributes:
@@ -72,7 +72,7 @@ class Budgets:
 class Assembler:
     """Writes the tiers. No tier is ever larger than its budget, whatever the counter says."""
 
-    def __init__(self, budgets: Budgets, counter: TokenCounter) -> None:
+    def __init__(self, budgets: TierBudgets, counter: TokenCounter) -> None:
         self._budgets = budgets
         self._counter = counter
         self._maps: dict[int, dict[frozenset[str], Tier]] = {}
@@ -108,7 +108,7 @@ class Assembler:
         self._maps = kept
         return tier
 
-    def tier1(self, entries: Sequence[Entry]) -> Tier:
+    def tier1(self, entries: Sequence[ShownEntry]) -> Tier:
         """Return a line for each of the best found capabilities, then for pulled-in ones.
 
         Args:
@@ -139,7 +139,7 @@ class Assembler:
                 left_out.append(entry.found.row.id)
         return self._tier(text, ids, left_out)
 
-    def tier2(self, entries: Sequence[Entry], *, offered: Collection[str] = ()) -> Tier:
+    def tier2(self, entries: Sequence[ShownEntry], *, offered: Collection[str] = ()) -> Tier:
         """Return the full details of the best found capabilities.
 
         Where they do not all fit, each is cut to a fair share: what one does not need of its
@@ -168,12 +168,12 @@ class Assembler:
 
     # -- tier 1 ----------------------------------------------------------------------
 
-    def _line(self, lead: str, tail: str, entry: Entry) -> str:
+    def _line(self, lead: str, tail: str, entry: ShownEntry) -> str:
         """Return an entry's line, written once; "" where not even a part of its name fits."""
         key = ("line", self._budgets.entry, lead, tail)
         return written(entry, key, lambda: self._summary(lead, tail, entry))
 
-    def _summary(self, lead: str, tail: str, entry: Entry) -> str:
+    def _summary(self, lead: str, tail: str, entry: ShownEntry) -> str:
         row = entry.found.row
         needs = row.required_secrets or row.required_tools
         mark = ""
@@ -203,7 +203,7 @@ class Assembler:
 
     # -- tier 2 ----------------------------------------------------------------------
 
-    def _shared_out(self, found: Sequence[Entry], offered: Collection[str]) -> list[str]:
+    def _shared_out(self, found: Sequence[ShownEntry], offered: Collection[str]) -> list[str]:
         """Return each entry's details with their foot, cut so that all of them fit together."""
         parts = [details(entry, offered) for entry in found]
         texts = [text + foot for text, foot in parts]
@@ -221,7 +221,7 @@ class Assembler:
             limit = min(limit - 1, 2 * limit - self._total(texts), limit * 9 // 10)
         return texts
 
-    def _cut(self, entry: Entry, offered: Collection[str], share: int) -> str:
+    def _cut(self, entry: ShownEntry, offered: Collection[str], share: int) -> str:
         """Return an entry's details within `share` tokens, cut once for each."""
         row = entry.found.row
         text, foot = details(entry, offered)
@@ -238,8 +238,8 @@ def render(tiers: Iterable[Tier]) -> str:
     return "\n\n".join(tier.text for tier in tiers if tier.text)
 
 
-def _once(entries: Sequence[Entry]) -> list[Entry]:
-    seen: dict[str, Entry] = {}
+def _once(entries: Sequence[ShownEntry]) -> list[ShownEntry]:
+    seen: dict[str, ShownEntry] = {}
     for entry in entries:
         seen.setdefault(entry.found.row.id, entry)
     return list(seen.values())
@@ -265,7 +265,7 @@ def _is_offered(row: Capability, offered: Collection[str]) -> bool:
     return row.kind == "tool" and row.name in offered
 
 
-def written(entry: Entry, key: Hashable, write: Callable[[], T]) -> T:
+def written(entry: ShownEntry, key: Hashable, write: Callable[[], T]) -> T:
     """Return what was written of an entry for `key`; it is written where it was not."""
     if key not in entry.written:
         if len(entry.written) >= WRITTEN:
@@ -275,7 +275,7 @@ def written(entry: Entry, key: Hashable, write: Callable[[], T]) -> T:
     return made
 
 
-def details(entry: Entry, offered: Collection[str] = ()) -> tuple[str, str]:
+def details(entry: ShownEntry, offered: Collection[str] = ()) -> tuple[str, str]:
     """Return a capability's details, and what stands at their foot.
 
     Args:
@@ -286,7 +286,7 @@ def details(entry: Entry, offered: Collection[str] = ()) -> tuple[str, str]:
     return written(entry, ("details", with_schema), lambda: _details(entry, with_schema))
 
 
-def _details(entry: Entry, with_schema: bool) -> tuple[str, str]:
+def _details(entry: ShownEntry, with_schema: bool) -> tuple[str, str]:
     row = entry.found.row
     segments = row.name.replace("_", "-").split("-")
     title = row.display_name or " ".join(part[:1].upper() + part[1:] for part in segments)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hookgate import Capability, CapabilityDetail, Card, Rejected, TokenCounter
-from hookgate.builtin_plugins.discovery.show.results import Entry, Found, Tier
+from hookgate.builtin_plugins.discovery.show.results import Found, ShownEntry, Tier
 from hookgate.catalogue import Whose
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Entries:
         self._summaries, self._details = _Known(), _Known()
         self._maps: OrderedDict[str, Tier] = OrderedDict()
 
-    async def of(self, found: Sequence[Found], summaries: int, *, details: int) -> list[Entry]:
+    async def of(self, found: Sequence[Found], summaries: int, *, details: int) -> list[ShownEntry]:
         """Return found ones as they may be shown; what a sanitizer rejects is left out.
 
         Args:
@@ -57,7 +57,7 @@ class Entries:
             details: So many of them with schema and content.
         """
         self._current()
-        shown: list[Entry] = []
+        shown: list[ShownEntry] = []
         own = 0
         for one in found:
             if not one.pulled_by and own >= summaries:
@@ -109,7 +109,7 @@ class Entries:
             self._maps.clear()
         return version
 
-    async def _entry(self, found: Found, *, full: bool) -> Entry | None:
+    async def _entry(self, found: Found, *, full: bool) -> ShownEntry | None:
         version = self._current()
         reading = _Reading(found.row, self._passed)
         entry = await reading.entry(found, full=full)
@@ -142,14 +142,14 @@ class _Reading:
         self._passed = passed
         self.whole = True
 
-    async def entry(self, found: Found, *, full: bool) -> Entry | None:
+    async def entry(self, found: Found, *, full: bool) -> ShownEntry | None:
         """Return the row as it may be shown; None where a sanitizer rejects it."""
         row = self._row
         # What else is shown of it is looked at along with its description: mostly all is well.
         facts = "\n".join(_facts(row))
         whole = "\n".join(filter(None, (facts, row.description)))
         if await self._clean(whole) == whole:
-            entry = Entry(found=found, description=row.description)
+            entry = ShownEntry(found=found, description=row.description)
         else:
             name = await self._clean(row.name)
             description = await self._clean(row.description)
@@ -157,7 +157,7 @@ class _Reading:
                 return None
             if await self._clean(facts) != facts:
                 found = replace(found, row=await self._cleaned())
-            entry = Entry(found=found, description=description)
+            entry = ShownEntry(found=found, description=description)
         if not full or row.load is None:
             return entry
         try:
@@ -210,10 +210,10 @@ class _Known:
     """Entries by row, as many as there is room for."""
 
     def __init__(self) -> None:
-        self._entries: OrderedDict[int, tuple[Capability, Entry]] = OrderedDict()
+        self._entries: OrderedDict[int, tuple[Capability, ShownEntry]] = OrderedDict()
         self._chars = 0
 
-    def of(self, found: Found) -> Entry | None:
+    def of(self, found: Found) -> ShownEntry | None:
         """Return the entry of this very row, for what was found now."""
         row = found.row
         known = self._entries.get(id(row))
@@ -222,7 +222,7 @@ class _Known:
         self._entries.move_to_end(id(row))
         entry = known[1]
         shown = entry.found.row
-        return Entry(
+        return ShownEntry(
             found=found if shown is row else replace(found, row=shown),
             description=entry.description,
             content=entry.content,
@@ -230,7 +230,7 @@ class _Known:
             written=entry.written,
         )
 
-    def keep(self, row: Capability, entry: Entry) -> None:
+    def keep(self, row: Capability, entry: ShownEntry) -> None:
         """Remember an entry, and forget those that were asked for least recently."""
         # Who holds the row holds its number: nobody else has it meanwhile.
         before = self._entries.pop(id(row), None)

@@ -43,7 +43,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ShownEntry:
     """A found capability as it may be shown: its texts have passed the sanitizers.
 
     Attributes:

@@ -35,7 +35,7 @@ from hookgate.kit.content.problems import Problem
 from hookgate.kit.content.workspaces import SKILLS
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.discovery.sources.manifests import Declared
+    from hookgate.builtin_plugins.discovery.sources.manifests import DeclaredCapability
 
 ORDINARY = frozenset(
     {
@@ -330,7 +330,7 @@ def _silent(row_id: str, name: str, *, channel: bool) -> Capability:
     return Capability(id=row_id, kind=kind, name=name, whose="own")
 
 
-def _listed_in_vain(one: Declared) -> Problem:
+def _listed_in_vain(one: DeclaredCapability) -> Problem:
     return Problem(
         file=str(one.path),
         line=one.line,

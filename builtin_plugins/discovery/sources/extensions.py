@@ -9,8 +9,8 @@ from pathlib import Path
 
 from hookgate import Capability, PluginInfo
 from hookgate.builtin_plugins.discovery.sources.manifests import (
-    Declared,
-    Described,
+    CapabilityText,
+    DeclaredCapability,
     display_name,
 )
 from hookgate.hookspecs import PROJECT
@@ -97,13 +97,13 @@ def _shown(text: str) -> str:
     return " ".join(shown.split())[:1024]
 
 
-class Listed(Described):
+class Listed(CapabilityText):
     """An entry of a catalogue."""
 
     available: bool = True
 
 
-def read_catalogue(path: Path) -> Reading[Declared]:
+def read_catalogue(path: Path) -> Reading[DeclaredCapability]:
     """Read a catalogue of extensions; TOML where the name ends in ``.toml``, else YAML.
 
     TOML has one ``[[extensions]]`` table for each, YAML a list, or one below ``extensions``. An
@@ -119,7 +119,7 @@ def read_catalogue(path: Path) -> Reading[Declared]:
     if not isinstance(entries, list):
         problem = document.problem(at, shortened(entries), "a list of extensions")
         return Reading(problems=(problem,))
-    declared: dict[str, Declared] = {}
+    declared: dict[str, DeclaredCapability] = {}
     problems: list[Problem] = []
     for number in range(len(entries)):
         reading = read(Listed, document, (*at, number), lenient=True)
@@ -138,5 +138,7 @@ def read_catalogue(path: Path) -> Reading[Declared]:
             place, found = (*at, number, "name"), shortened(row.name)
             problems.append(document.problem(place, found, "each extension once"))
         else:
-            declared[row.id] = Declared(row=row, path=path, line=reading.line, stamps=(stamp,))
+            declared[row.id] = DeclaredCapability(
+                row=row, path=path, line=reading.line, stamps=(stamp,)
+            )
     return Reading(found=tuple(declared.values()), problems=tuple(problems))

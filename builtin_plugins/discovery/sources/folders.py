@@ -15,7 +15,7 @@ from hookgate.builtin_plugins.discovery.sources.manifests import (
     CONTENT,
     MANIFEST,
     SCHEMA,
-    Declared,
+    DeclaredCapability,
     read_manifest,
 )
 from hookgate.builtin_plugins.discovery.sources.skills import SKILL, read_skill
@@ -232,7 +232,7 @@ class Scan:
         problems: What is wrong, and which files were left out for an earlier one.
     """
 
-    declared: tuple[Declared, ...] = ()
+    declared: tuple[DeclaredCapability, ...] = ()
     problems: tuple[Problem, ...] = ()
 
 
@@ -245,7 +245,7 @@ def scan(roots: Sequence[Root], before: Scan | None = None) -> Scan:
     """
     known = _without_problems(before or Scan())
     now = time.time_ns()
-    first: dict[str, Declared] = {}
+    first: dict[str, DeclaredCapability] = {}
     problems: list[Problem] = []
     for root in roots:
         walk = Walk(root)
@@ -276,13 +276,13 @@ def scan(roots: Sequence[Root], before: Scan | None = None) -> Scan:
     return Scan(declared=tuple(first.values()), problems=tuple(problems))
 
 
-def _without_problems(before: Scan) -> dict[Path, Declared]:
+def _without_problems(before: Scan) -> dict[Path, DeclaredCapability]:
     """Return what can be taken over; what is worth a word is read, and said, again."""
     named = {problem.file for problem in before.problems}
     return {one.path: one for one in before.declared if str(one.path) not in named}
 
 
-def _is_unchanged(declared: Declared, now: int) -> bool:
+def _is_unchanged(declared: DeclaredCapability, now: int) -> bool:
     """Whether a file and those that it names are the ones that were read.
 
     A file that changed just now does not count: it may change again within the same tick of

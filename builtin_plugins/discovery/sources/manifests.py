@@ -54,7 +54,7 @@ DECLARED_KINDS = tuple(kind for kind in KINDS if kind != "card")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
+class DeclaredCapability:
     """A capability as a file declares it; whether it is available is not known yet.
 
     Attributes:
@@ -76,7 +76,7 @@ def display_name(name: str) -> str:
     return " ".join(word[:1].upper() + word[1:] for word in words)
 
 
-class Described(DocumentModel):
+class CapabilityText(DocumentModel):
     """What every file says of a capability."""
 
     name: Name
@@ -90,7 +90,7 @@ class Described(DocumentModel):
 
     def row(self, **more: Any) -> Capability:
         """Return the capability; `more` is what files of this kind say beside it."""
-        said = {name: getattr(self, name) for name in Described.model_fields}
+        said = {name: getattr(self, name) for name in CapabilityText.model_fields}
         said["display_name"] = self.display_name or display_name(self.name)
         return Capability(**(said | more))
 
@@ -106,7 +106,7 @@ def _kind(kind: str) -> str:
     raise ValueError(f"expected {expected}")
 
 
-class Manifest(Described):
+class CapabilityManifest(CapabilityText):
     """What CAPABILITY.yaml says."""
 
     kind: Annotated[str, AfterValidator(_kind)]
@@ -129,13 +129,13 @@ class Manifest(Described):
         return self
 
 
-def read_manifest(path: Path) -> Reading[Declared]:
+def read_manifest(path: Path) -> Reading[DeclaredCapability]:
     """Read one CAPABILITY.yaml, and check the files that it names. It never raises."""
     try:
         text, stamp = read_text(inside(path.parent, path.name, file=path), max_bytes=MANIFEST_BYTES)
     except ContentError as error:
         return Reading(problems=(error.problem,))
-    reading = read_text_as(Manifest, text, str(path), lenient=True)
+    reading = read_text_as(CapabilityManifest, text, str(path), lenient=True)
     manifest, document = reading.one, reading.document
     if manifest is None or document is None:
         return Reading(problems=reading.problems)
@@ -157,7 +157,7 @@ def read_manifest(path: Path) -> Reading[Declared]:
         source_ref=str(path),
         load=detail.load,
     )
-    declared = Declared(row=row, path=path, stamps=(stamp, *stamps))
+    declared = DeclaredCapability(row=row, path=path, stamps=(stamp, *stamps))
     return Reading(found=(declared,), problems=reading.problems)
 
 
@@ -196,7 +196,7 @@ class _Detail:
 
 
 def _detail(
-    path: Path, manifest: Manifest, document: SourceDocument
+    path: Path, manifest: CapabilityManifest, document: SourceDocument
 ) -> tuple[_Detail, tuple[Stamp, ...]]:
     content = _beside(path, document, "skill_content", manifest.skill_content, CONTENT)
     schema: Any = manifest.input_schema

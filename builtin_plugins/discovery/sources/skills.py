@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from hookgate import Capability, CapabilityDetail
-from hookgate.builtin_plugins.discovery.sources.manifests import Declared, display_name
+from hookgate.builtin_plugins.discovery.sources.manifests import DeclaredCapability, display_name
 from hookgate.kit.content.documents import (
     Description,
     Examples,
@@ -87,7 +87,7 @@ class SkillHead(Documented):
     metadata: Annotated[Metadata, Form("a mapping of strings")] = Metadata()
 
 
-def read_skill(path: Path) -> Reading[Declared]:
+def read_skill(path: Path) -> Reading[DeclaredCapability]:
     """Read one SKILL.md. It never raises.
 
     The format's own keys are checked; others are left to whoever knows them. ``metadata`` may
@@ -109,7 +109,7 @@ def read_skill(path: Path) -> Reading[Declared]:
         found = f"{head.name!r} in a folder called {shortened(path.parent.name)}"
         expected = "the name of its folder"
         warnings.append(document.problem(("name",), found, expected, severity="warning"))
-    declared = Declared(row=_row(path, head), path=path, line=1, stamps=(stamp,))
+    declared = DeclaredCapability(row=_row(path, head), path=path, line=1, stamps=(stamp,))
     return Reading(found=(declared,), problems=reading.problems).and_problems(warnings)
 
 

@@ -31,7 +31,7 @@ class KeptRecord(Record):
     """It as JSON, without what is derived each time: `writable` and `synced_at`."""
 
 
-class Source(Record):
+class ReadSource(Record):
     """A source that was read."""
 
     __tablename__ = "inventory_source"
@@ -80,7 +80,7 @@ class Skill(Record):
     """The principal."""
 
 
-CAPABILITIES, SOURCES = KeptRecord.table, Source.table
+CAPABILITIES, SOURCES = KeptRecord.table, ReadSource.table
 DERIVED = ("writable", "synced_at")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.inventory.sources.files import Home, Skill, Skills
+from hookgate.builtin_plugins.inventory.sources.files import Home, SkillFile, Skills
 from hookgate.builtin_plugins.inventory.sources.source import (
     CapabilityChange,
     CapabilityInstall,
@@ -141,7 +141,7 @@ def _server(install: CapabilityInstall) -> dict[str, Any]:
 
 
 def _skills(
-    skills: Sequence[Skill], config: Mapping[str, Any], folder: str
+    skills: Sequence[SkillFile], config: Mapping[str, Any], folder: str
 ) -> Iterator[CapabilityRecord]:
     switches = config.get("skills")
     rows = switches.get("config") if isinstance(switches, dict) else None

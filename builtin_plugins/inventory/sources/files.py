@@ -143,7 +143,7 @@ def _parsed(text: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Skill:
+class SkillFile:
     """A folder with a SKILL.md.
 
     Attributes:
@@ -167,15 +167,15 @@ class Skills:
     """Reads folders of skills. What has not changed since is not read again."""
 
     def __init__(self) -> None:
-        self._known: dict[Path, tuple[Stamp, Skill]] = {}
+        self._known: dict[Path, tuple[Stamp, SkillFile]] = {}
 
-    def read(self, homes: Mapping[str, tuple[Home, str]]) -> dict[str, list[Skill]]:
+    def read(self, homes: Mapping[str, tuple[Home, str]]) -> dict[str, list[SkillFile]]:
         """Return the skills of each folder; the folders are named with their homes.
 
         Args:
             homes: By any name, the home, and the folder of skills within it.
         """
-        known: dict[Path, tuple[Stamp, Skill]] = {}
+        known: dict[Path, tuple[Stamp, SkillFile]] = {}
         found = {
             name: list(self._of(home, within, known)) for name, (home, within) in homes.items()
         }
@@ -183,8 +183,8 @@ class Skills:
         return found
 
     def _of(
-        self, home: Home, within: str, known: dict[Path, tuple[Stamp, Skill]]
-    ) -> Iterator[Skill]:
+        self, home: Home, within: str, known: dict[Path, tuple[Stamp, SkillFile]]
+    ) -> Iterator[SkillFile]:
         root = home.root / within
         for number, path in enumerate(_files(home, root)):
             if number == SKILLS:
@@ -193,14 +193,14 @@ class Skills:
             key = path.parent.relative_to(root).as_posix()
             if path.parent.is_symlink() and not _leads_inside(home, path.parent):
                 problem = "a link that leads out of the home, which is not followed"
-                yield Skill(key, path.parent.name, "", path, problem)
+                yield SkillFile(key, path.parent.name, "", path, problem)
                 continue
             try:
                 stamp = stamp_of(path)
                 before = self._known.get(path)
                 skill = before[1] if before and before[0] == stamp else _skill(home, path, key)
             except ContentError as error:
-                yield Skill(key, path.parent.name, "", path, str(error), usable=False)
+                yield SkillFile(key, path.parent.name, "", path, str(error), usable=False)
                 continue
             known[path] = (stamp, skill)
             yield skill
@@ -253,7 +253,7 @@ def _leads_inside(home: Home, path: Path) -> bool:
     return os.path.commonpath([root, os.path.realpath(path)]) == root
 
 
-def _skill(home: Home, path: Path, key: str) -> Skill:
+def _skill(home: Home, path: Path, key: str) -> SkillFile:
     folder = path.parent.name
     real = inside(home.root, str(path.relative_to(home.root)), file=path)
     text, _ = read_text(real, max_bytes=CONTENT_BYTES)
@@ -262,11 +262,11 @@ def _skill(home: Home, path: Path, key: str) -> Skill:
         value = read_yaml(head, str(path), first_line=2).value
     except ContentError as error:
         # The runtimes guess where they cannot read; so it is there, with what is odd about it.
-        return Skill(key, folder, "", path, str(error))
+        return SkillFile(key, folder, "", path, str(error))
     if not isinstance(value, dict):
-        return Skill(key, folder, "", path, f"{path}: found no keys in the frontmatter")
+        return SkillFile(key, folder, "", path, f"{path}: found no keys in the frontmatter")
     name, description = value.get("name"), value.get("description")
-    return Skill(
+    return SkillFile(
         key,
         name.strip()[:NAME_CHARS] if isinstance(name, str) and name.strip() else folder,
         " ".join(description.split())[:DESCRIPTION_CHARS] if isinstance(description, str) else "",

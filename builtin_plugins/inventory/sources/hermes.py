@@ -6,7 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.inventory.sources.files import Home, Skill, Skills, texts_of, truth
+from hookgate.builtin_plugins.inventory.sources.files import (
+    Home,
+    SkillFile,
+    Skills,
+    texts_of,
+    truth,
+)
 from hookgate.builtin_plugins.inventory.sources.source import (
     CapabilityChange,
     UnsupportedCapabilityWriteError,
@@ -89,7 +95,7 @@ def _profiles(home: Home) -> Iterator[Home]:
             yield Home(path)
 
 
-def _records(home: Home, agent: str | None, skills: list[Skill]) -> Iterator[CapabilityRecord]:
+def _records(home: Home, agent: str | None, skills: list[SkillFile]) -> Iterator[CapabilityRecord]:
     config = home.yaml(CONFIG)
     off = texts_of(home.table(config, "skills", CONFIG).get("disabled"))
     for skill in skills:

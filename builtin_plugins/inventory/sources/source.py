@@ -15,7 +15,7 @@ from hookgate.hookspecs import hookspec
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.inventory.record import Kind
-    from hookgate.builtin_plugins.inventory.sources.files import Home, Skill
+    from hookgate.builtin_plugins.inventory.sources.files import Home, SkillFile
 
 # A specification of a hook has no body: the implementations are the plugins'.
 # mypy: disable-error-code="empty-body"
@@ -164,7 +164,7 @@ _ODD = re.compile(r"[^\x21-\x7e\xa1-\uffff]")
 
 def skill_record(
     source: str,
-    skill: Skill,
+    skill: SkillFile,
     *,
     agent_id: str | None = None,
     key: str = "",

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from hookgate import Host, Tool, ToolCall, Turn, TurnError
 from hookgate.builtin_plugins.policy.desk.pins import TOOL, ToolPins
-from hookgate.kit.acceptance.acceptances import Desk, Waiting
+from hookgate.kit.acceptance.acceptances import AcceptanceDesk, WaitingSubject
 
 PinMode: TypeAlias = Literal["others", "all", "off"]
 
@@ -194,10 +194,10 @@ class Quarantine:
         """Return the tools that wait for somebody to accept them."""
         return self._waiting(self._host.tools.view())
 
-    def desk(self) -> Desk:
+    def desk(self) -> AcceptanceDesk:
         """Return where tools are accepted."""
-        return Desk(
-            lambda: (Waiting(row["tool"], row["digest"], row["why"]) for row in self.rows()),
+        return AcceptanceDesk(
+            lambda: (WaitingSubject(row["tool"], row["digest"], row["why"]) for row in self.rows()),
             self.accept,
         )
 

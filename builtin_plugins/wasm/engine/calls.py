@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Never
 
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestErrorKind
-from hookgate.builtin_plugins.wasm.engine.limits import MEMORIES, TABLES, Limits, Room
+from hookgate.builtin_plugins.wasm.engine.limits import MEMORIES, TABLES, Limits, StoreRoom
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ HostFunction = Callable[[bytes, CallContext], bytes | Awaitable[bytes]]
 the event loop of the gateway while the guest waits, and never past the call's deadline."""
 
 
-class Run:
+class GuestRun:
     """One call, from the thread that runs it. Forms of guests keep to it.
 
     Attributes:
@@ -67,7 +67,7 @@ class Run:
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.limits = limits
-        self.room = Room()
+        self.room = StoreRoom()
         self.paused: Callable[[], AbstractContextManager[None]] = nullcontext
         self.stopped: GuestError | None = None
         self.context = CallContext(

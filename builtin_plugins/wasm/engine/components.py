@@ -11,11 +11,11 @@ import ctypes
 from ctypes import byref
 from typing import TYPE_CHECKING, Any, Final
 
-from hookgate.builtin_plugins.wasm.engine.calls import Run
+from hookgate.builtin_plugins.wasm.engine.calls import GuestRun
 from hookgate.builtin_plugins.wasm.engine.compiled.artefacts import Artefact
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
 from hookgate.builtin_plugins.wasm.engine.forms import GuestForm, Wanted, fitted, refuse
-from hookgate.builtin_plugins.wasm.engine.limits import Room
+from hookgate.builtin_plugins.wasm.engine.limits import StoreRoom
 from hookgate.builtin_plugins.wasm.engine.machine import Machine
 from hookgate.builtin_plugins.wasm.engine.native import Failure, described, failure, native
 
@@ -88,7 +88,7 @@ class ComponentGuest:
         from wasmtime.component import Linker
 
         self._machine = machine
-        self._room = Room()
+        self._room = StoreRoom()
         self._ffi = native().ffi
         self._component = _deserialised(machine, artefact, wanted)
         self._names = tuple(artefact.said["imports"].get(HOST, ()))
@@ -99,7 +99,7 @@ class ComponentGuest:
             for number, name in enumerate(self._names):
                 self._define(host.ptr(), name.encode(), number)
 
-    def trial(self, run: Run) -> None:
+    def trial(self, run: GuestRun) -> None:
         """Instantiate it once."""
 
         def instantiate() -> None:
@@ -108,7 +108,7 @@ class ComponentGuest:
 
         self._room = fitted(run, instantiate)
 
-    def call(self, run: Run, export: str, request: bytes) -> bytes:
+    def call(self, run: GuestRun, export: str, request: bytes) -> bytes:
         """Call one of its exports."""
         run.room = self._room
         with self._machine.public_store(run) as store:
@@ -130,7 +130,7 @@ class ComponentGuest:
             found = described(error)
             raise Failure(found.code or CODES.get(found.message, ""), found.message) from None
 
-    def _ask(self, store: Store, function: Func, run: Run, request: bytes) -> bytes:
+    def _ask(self, store: Store, function: Func, run: GuestRun, request: bytes) -> bytes:
         """Call a function `(string) -> string`.
 
         wasmtime-py would copy an answer before anybody has seen how long it is, and it keeps what
@@ -215,5 +215,5 @@ def _put(ffi: Any, value: Any, text: bytes) -> None:
     )
 
 
-def _trapped(run: Run, found: Failure) -> GuestError:
+def _trapped(run: GuestRun, found: Failure) -> GuestError:
     return run.trapped(found.code or CODES.get(found.message, ""), found.message)

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.wasm.engine import wasi
-from hookgate.builtin_plugins.wasm.engine.calls import Run
+from hookgate.builtin_plugins.wasm.engine.calls import GuestRun
 from hookgate.builtin_plugins.wasm.engine.compiled.artefacts import Artefact
 from hookgate.builtin_plugins.wasm.engine.forms import GuestForm, Wanted, fitted, refuse
-from hookgate.builtin_plugins.wasm.engine.limits import Room
+from hookgate.builtin_plugins.wasm.engine.limits import StoreRoom
 from hookgate.builtin_plugins.wasm.engine.machine import Machine
 from hookgate.builtin_plugins.wasm.engine.modules import OUTSIDE, deserialised, memory_problems
-from hookgate.builtin_plugins.wasm.engine.native import Bounds, Cell, Failure, native
+from hookgate.builtin_plugins.wasm.engine.native import Bounds, Failure, StoreCell, native
 
 if TYPE_CHECKING:
     from wasmtime import Module
@@ -98,7 +98,7 @@ class ExtismGuest:
         from wasmtime import Linker, Module
 
         self._machine = machine
-        self._room = Room()
+        self._room = StoreRoom()
         n = self._native = native()
         engine = machine.engine(wanted.limits)
         self._engine = n.address(engine)
@@ -112,7 +112,7 @@ class ExtismGuest:
         if self._wasi is not None:
             self._linker.define_wasi()
 
-    def trial(self, run: Run) -> None:
+    def trial(self, run: GuestRun) -> None:
         """Instantiate it once."""
 
         def instantiate() -> None:
@@ -121,7 +121,7 @@ class ExtismGuest:
 
         self._room = fitted(run, instantiate)
 
-    def call(self, run: Run, export: str, request: bytes) -> bytes:
+    def call(self, run: GuestRun, export: str, request: bytes) -> bytes:
         """Call one of its exports."""
         run.room = self._room
         memory = 0
@@ -144,7 +144,7 @@ class ExtismGuest:
             except Bounds as found:
                 raise run.fail("answer", OUTSIDE.format(found)) from None
 
-    def _instantiate(self, cell: Cell) -> tuple[int, int]:
+    def _instantiate(self, cell: StoreCell) -> tuple[int, int]:
         if self._wasi is not None:
             wasi.give(self._wasi, cell.context)
         kernel = cell.instantiate_with(self._native.address(self._kernel), ())
@@ -160,17 +160,17 @@ class ExtismGuest:
         return kernel, instance
 
 
-def _ask(cell: Cell, kernel: int, name: bytes, *arguments: int) -> int:
+def _ask(cell: StoreCell, kernel: int, name: bytes, *arguments: int) -> int:
     return cell.call(cell.function(kernel, name), *arguments, wide=True)
 
 
-def _output(cell: Cell, run: Run, kernel: int, memory: int) -> bytes:
+def _output(cell: StoreCell, run: GuestRun, kernel: int, memory: int) -> bytes:
     length = _ask(cell, kernel, b"output_length")
     run.check_output(length)
     return cell.read(memory, _ask(cell, kernel, b"output_offset"), length)
 
 
-def _error(cell: Cell, kernel: int, memory: int, status: int) -> str:
+def _error(cell: StoreCell, kernel: int, memory: int, status: int) -> str:
     """Say what the guest says of its failure, as far as it can be read."""
     block = _ask(cell, kernel, b"error_get")
     length = min(_ask(cell, kernel, b"length", block), 500)

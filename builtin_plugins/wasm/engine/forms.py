@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from hookgate.builtin_plugins.wasm.engine.calls import Run
+from hookgate.builtin_plugins.wasm.engine.calls import GuestRun
 from hookgate.builtin_plugins.wasm.engine.compiled.artefacts import Artefact
 from hookgate.builtin_plugins.wasm.engine.errors import GuestRefusedError
-from hookgate.builtin_plugins.wasm.engine.limits import Limits, Room, WasiGrants
+from hookgate.builtin_plugins.wasm.engine.limits import Limits, StoreRoom, WasiGrants
 from hookgate.builtin_plugins.wasm.engine.machine import Machine
 from hookgate.builtin_plugins.wasm.engine.native import Failure
 
@@ -41,7 +41,7 @@ class Wanted:
 class LoadedGuest(Protocol):
     """A guest in this process. Every call makes a store and an instance of its own."""
 
-    def trial(self, run: Run) -> None:
+    def trial(self, run: GuestRun) -> None:
         """Instantiate it once, on a worker thread, and call nothing.
 
         Raises:
@@ -49,7 +49,7 @@ class LoadedGuest(Protocol):
         """
         ...
 
-    def call(self, run: Run, export: str, request: bytes) -> bytes:
+    def call(self, run: GuestRun, export: str, request: bytes) -> bytes:
         """Call one of its exports, on a worker thread.
 
         Raises:
@@ -58,7 +58,7 @@ class LoadedGuest(Protocol):
         ...
 
 
-class Form(Protocol):
+class GuestKind(Protocol):
     """One kind of guest.
 
     Attributes:
@@ -88,7 +88,7 @@ class Form(Protocol):
         ...
 
 
-def fitted(run: Run, instantiate: Callable[[], None]) -> Room:
+def fitted(run: GuestRun, instantiate: Callable[[], None]) -> StoreRoom:
     """Instantiate a guest, and return how many memories and tables it turned out to have.
 
     Raises:

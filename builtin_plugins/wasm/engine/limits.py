@@ -69,7 +69,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class StoreRoom:
     """The memories and tables of a guest, among which its limits are divided.
 
     wasmtime knows a limit for each of them and none for all. How many a guest has is fixed in it,
@@ -93,7 +93,7 @@ class Room:
             self.memories,
         )
 
-    def wider(self, message: str) -> Room | None:
+    def wider(self, message: str) -> StoreRoom | None:
         """Return the room of a guest that did not fit, by what wasmtime says; None for too many."""
         found = COUNT.search(message)
         if found is None:

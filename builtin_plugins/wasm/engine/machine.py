@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from ctypes import c_uint8, c_uint64
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.wasm.engine.calls import Run
+from hookgate.builtin_plugins.wasm.engine.calls import GuestRun
 from hookgate.builtin_plugins.wasm.engine.compiled import child
 from hookgate.builtin_plugins.wasm.engine.limits import MEMORIES, TABLES, Limits
-from hookgate.builtin_plugins.wasm.engine.native import EPOCH_CALLBACK, Cell, native
+from hookgate.builtin_plugins.wasm.engine.native import EPOCH_CALLBACK, StoreCell, native
 from hookgate.builtin_plugins.wasm.engine.workers import THREADS_A_TURN, TICK, Ticker, Workers
 
 if TYPE_CHECKING:
@@ -72,12 +72,12 @@ class Machine:
             self._engines = {**self._engines, limits.stack_bytes: found}
         return found
 
-    def store(self, run: Run, engine: int) -> _Opened:
+    def store(self, run: GuestRun, engine: int) -> _Opened:
         """Return what opens the store of a call, on its thread: limits, fuel and clock are set."""
         return _Opened(self._here, run, engine, self._epoch)
 
     @contextmanager
-    def public_store(self, run: Run) -> Iterator[Store]:
+    def public_store(self, run: GuestRun) -> Iterator[Store]:
         """Give the store of a call as wasmtime-py knows it: limits, fuel and clock are set."""
         from wasmtime import Store as Opened
 
@@ -96,15 +96,15 @@ class Machine:
             self._here.run = None
 
     @property
-    def running(self) -> Run:
+    def running(self) -> GuestRun:
         """The call that the thread of the caller runs."""
-        run: Run = self._here.run
+        run: GuestRun = self._here.run
         return run
 
     @property
-    def cell(self) -> Cell:
+    def cell(self) -> StoreCell:
         """The store of that call."""
-        cell: Cell = self._here.cell
+        cell: StoreCell = self._here.cell
         return cell
 
     def close(self) -> None:
@@ -133,17 +133,17 @@ class _Opened:
 
     __slots__ = ("_cell", "_engine", "_epoch", "_here", "_run")
 
-    def __init__(self, here: threading.local, run: Run, engine: int, epoch: Any) -> None:
+    def __init__(self, here: threading.local, run: GuestRun, engine: int, epoch: Any) -> None:
         self._here = here
         self._run = run
         self._engine = engine
         self._epoch = epoch
-        cell: Cell | None = getattr(here, "cell", None)
+        cell: StoreCell | None = getattr(here, "cell", None)
         if cell is None:
-            cell = here.cell = Cell()
+            cell = here.cell = StoreCell()
         self._cell = cell
 
-    def __enter__(self) -> Cell:
+    def __enter__(self) -> StoreCell:
         self._here.run = self._run
         self._cell.open(self._engine, self._run.limits, self._run.room, self._epoch)
         return self._cell

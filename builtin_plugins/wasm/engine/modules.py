@@ -12,17 +12,17 @@ from ctypes import c_uint64
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.wasm.engine import wasi
-from hookgate.builtin_plugins.wasm.engine.calls import Run
+from hookgate.builtin_plugins.wasm.engine.calls import GuestRun
 from hookgate.builtin_plugins.wasm.engine.compiled.artefacts import Artefact
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
 from hookgate.builtin_plugins.wasm.engine.forms import GuestForm, Wanted, fitted, refuse
-from hookgate.builtin_plugins.wasm.engine.limits import Room
+from hookgate.builtin_plugins.wasm.engine.limits import StoreRoom
 from hookgate.builtin_plugins.wasm.engine.machine import Machine
 from hookgate.builtin_plugins.wasm.engine.native import (
     HOST_CALLBACK,
     Bounds,
-    Cell,
     Failure,
+    StoreCell,
     failure,
     native,
 )
@@ -119,7 +119,7 @@ class CoreGuest:
         from wasmtime import Linker
 
         self._machine = machine
-        self._room = Room()
+        self._room = StoreRoom()
         self._native = native()
         self._module = deserialised(machine, artefact, wanted)
         engine = machine.engine(wanted.limits)
@@ -139,7 +139,7 @@ class CoreGuest:
         self._linked = self._linker.instantiate_pre(self._module)
         self._pre = self._native.address(self._linked)
 
-    def trial(self, run: Run) -> None:
+    def trial(self, run: GuestRun) -> None:
         """Instantiate it once."""
 
         def instantiate() -> None:
@@ -148,7 +148,7 @@ class CoreGuest:
 
         self._room = fitted(run, instantiate)
 
-    def call(self, run: Run, export: str, request: bytes) -> bytes:
+    def call(self, run: GuestRun, export: str, request: bytes) -> bytes:
         """Call one of its exports."""
         run.room = self._room
         memory = 0
@@ -170,7 +170,7 @@ class CoreGuest:
             except Bounds as found:
                 raise run.fail("answer", OUTSIDE.format(found)) from None
 
-    def _instantiate(self, cell: Cell) -> int:
+    def _instantiate(self, cell: StoreCell) -> int:
         if self._wasi is not None:
             wasi.give(self._wasi, cell.context)
         instance = cell.instantiate(self._pre)
@@ -196,7 +196,7 @@ class CoreGuest:
         trap: int = self._native.trap_new(STOP, len(STOP))
         return trap
 
-    def _serve(self, run: Run, name: str, caller: int, values: int) -> None:
+    def _serve(self, run: GuestRun, name: str, caller: int, values: int) -> None:
         cell = self._machine.cell
         start = c_uint64.from_address(values).value & WORD
         length = c_uint64.from_address(values + self._native.raw_size).value & WORD

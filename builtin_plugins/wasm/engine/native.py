@@ -16,7 +16,7 @@ from ctypes import c_bool, c_char_p, c_int64, c_size_t, c_uint8, c_uint64, c_voi
 from functools import cache
 from typing import Any, Final
 
-from hookgate.builtin_plugins.wasm.engine.limits import Limits, Room
+from hookgate.builtin_plugins.wasm.engine.limits import Limits, StoreRoom
 
 EPOCH_CALLBACK = ctypes.CFUNCTYPE(c_size_t, c_void_p, c_void_p, c_void_p, c_void_p)
 """``(context, env, ticks to go on for, kind)``: an error that ends the guest, or 0."""
@@ -113,7 +113,7 @@ class Bounds(Exception):
     """A guest named bytes that lie outside its memory."""
 
 
-class Cell:
+class StoreCell:
     """A store on one thread. Its buffers serve one call after another."""
 
     def __init__(self) -> None:
@@ -138,7 +138,7 @@ class Cell:
         self.answering = False
         """Whether a function of the host waits for the guest to make room for its answer."""
 
-    def open(self, engine: int, limits: Limits, room: Room, epoch: Any) -> None:
+    def open(self, engine: int, limits: Limits, room: StoreRoom, epoch: Any) -> None:
         """Make a store under these limits; `epoch` is asked at the first tick."""
         n = self._native
         self._store = n.store_new(engine, None, None)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hookgate.builtin_plugins.wasm.engine import wasi as wasi_parts
-from hookgate.builtin_plugins.wasm.engine.calls import HostFunction, Run
+from hookgate.builtin_plugins.wasm.engine.calls import GuestRun, HostFunction
 from hookgate.builtin_plugins.wasm.engine.compiled import child
 from hookgate.builtin_plugins.wasm.engine.compiled.artefacts import (
     Artefact,
@@ -23,8 +23,8 @@ from hookgate.builtin_plugins.wasm.engine.components import ComponentForm
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
 from hookgate.builtin_plugins.wasm.engine.extism import ExtismForm
 from hookgate.builtin_plugins.wasm.engine.forms import (
-    Form,
     GuestForm,
+    GuestKind,
     LoadedGuest,
     Wanted,
     refuse,
@@ -34,7 +34,7 @@ from hookgate.builtin_plugins.wasm.engine.machine import Machine
 from hookgate.builtin_plugins.wasm.engine.modules import CoreForm
 from hookgate.builtin_plugins.wasm.engine.native import native
 
-FORMS: tuple[Form, ...] = (ExtismForm(), CoreForm(), ComponentForm())
+FORMS: tuple[GuestKind, ...] = (ExtismForm(), CoreForm(), ComponentForm())
 """The forms of guests: the first that fits is taken."""
 CACHE_BYTES = 1024 * 1024 * 1024
 MEMORY_BYTES = 1024 * 1024 * 1024
@@ -51,7 +51,12 @@ class Guest:
     """
 
     def __init__(
-        self, sandbox: Sandbox, form: Form, digest: str, exports: frozenset[str], wanted: Wanted
+        self,
+        sandbox: Sandbox,
+        form: GuestKind,
+        digest: str,
+        exports: frozenset[str],
+        wanted: Wanted,
     ) -> None:
         self.name = wanted.name
         self.form: GuestForm = form.kind
@@ -96,7 +101,7 @@ class Guest:
         if machine is not self._machine or self._loaded is None:
             await self._load(machine)
         assert self._loaded is not None
-        run = Run(self.name, limits, host, asyncio.get_running_loop())
+        run = GuestRun(self.name, limits, host, asyncio.get_running_loop())
         return await machine.workers.run(run, partial(self._loaded.call, run, export, request))
 
     async def _load(self, machine: Machine) -> None:
@@ -109,7 +114,7 @@ class Guest:
 
     async def _use(self, machine: Machine, artefact: Artefact) -> None:
         loop = asyncio.get_running_loop()
-        run = Run(self.name, self._wanted.limits, {}, loop)
+        run = GuestRun(self.name, self._wanted.limits, {}, loop)
         loaded = await asyncio.to_thread(self._form.load, machine, artefact, self._wanted)
         await machine.workers.run(run, partial(loaded.trial, run))
         self._loaded, self._machine = loaded, machine
@@ -225,7 +230,7 @@ def _look_at(data: bytes, wanted: Wanted) -> None:
         raise GuestRefusedError(text, guest=wanted.name)
 
 
-def _form(said: dict[str, Any], name: str) -> Form:
+def _form(said: dict[str, Any], name: str) -> GuestKind:
     for form in FORMS:
         if form.fits(said):
             return form

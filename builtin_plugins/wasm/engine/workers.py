@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from hookgate.builtin_plugins.wasm.engine.calls import Run
+from hookgate.builtin_plugins.wasm.engine.calls import GuestRun
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError
 
 T = TypeVar("T")
@@ -149,7 +149,7 @@ class Workers:
             self._threads.total, "hookgate-wasm", initializer=_step_back
         )
 
-    async def run(self, run: Run, job: Callable[[], T]) -> T:
+    async def run(self, run: GuestRun, job: Callable[[], T]) -> T:
         """Run `job` on a thread, within the time of `run`.
 
         Raises:
@@ -175,7 +175,7 @@ class Workers:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     @contextmanager
-    def paused(self, run: Run) -> Iterator[None]:
+    def paused(self, run: GuestRun) -> Iterator[None]:
         """Let others run while the guest of `run` waits for the host, on its own thread."""
         guest = run.context.guest
         with self._changed:
@@ -194,7 +194,7 @@ class Workers:
                         _remove(self._resuming, guest, turn)
                         self._turns.take(guest, 1)
 
-    def lacking(self, run: Run) -> str:
+    def lacking(self, run: GuestRun) -> str:
         """Say what there is none of for a call that waits."""
         with self._changed:
             if self._memory.has_room(run.context.guest, run.limits.store_bytes):
@@ -282,7 +282,7 @@ def _remove(lines: dict[str, deque[W]], guest: str, one: W) -> None:
 class _Work:
     """One call on its way to a thread and back."""
 
-    def __init__(self, workers: Workers, run: Run, job: Callable[[], Any]) -> None:
+    def __init__(self, workers: Workers, run: GuestRun, job: Callable[[], Any]) -> None:
         self._workers = workers
         self.run = run
         run.paused = partial(workers.paused, run)

@@ -201,7 +201,7 @@ async def _set(
     quota: int,
 ) -> None:
     # SQLAlchemy takes long to import; where there is a store it is there.
-    from hookgate.builtin_plugins.wasm.tables import Kept, QuotaError
+    from hookgate.builtin_plugins.wasm.tables import KeptValue, QuotaError
 
     if asked.value is None or not asked.key:
         missing = "value" if asked.value is None else "key"
@@ -210,7 +210,7 @@ async def _set(
         raise HostRefusal("bad_request", "found a zero character, which no database keeps")
     try:
         await values.set(
-            *place, asked.key, Kept(asked.value, call.before | call.taint), quota=quota
+            *place, asked.key, KeptValue(asked.value, call.before | call.taint), quota=quota
         )
     except QuotaError as error:
         raise HostRefusal(

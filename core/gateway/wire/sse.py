@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-    from hookgate.core.gateway.clients import Client
+    from hookgate.core.gateway.clients import LiveClient
 
 KEEP_ALIVE = 15.0
 """Seconds of silence after which a stream sends a comment, so that no proxy gives it up."""
@@ -61,7 +61,7 @@ def encode_event(data: str | bytes, *, event: str = "", id: str = "") -> bytes:
 
 
 class EventStream:
-    r"""An answer that is a stream of server-sent events. A `Client` of the gateway.
+    r"""An answer that is a stream of server-sent events. A `LiveClient` of the gateway.
 
     For handlers of routes::
 
@@ -88,7 +88,7 @@ class EventStream:
         request: web.Request,
         *,
         headers: Mapping[str, str] | None = None,
-        client: Client | None = None,
+        client: LiveClient | None = None,
     ) -> None:
         """Prepare a stream; nothing is sent yet.
 
@@ -119,7 +119,7 @@ class EventStream:
         self.principal = caller.principal if caller else Principal(id="")
         self._request = request
         self._server = request.config_dict[SERVER]
-        self._client: Client = client or self
+        self._client: LiveClient = client or self
         self._own = client is None
         self._scope = asyncio.timeout(None)
         self._stack = ExitStack()

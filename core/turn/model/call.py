@@ -22,7 +22,7 @@ from hookgate.core.domain.models import Ending, StopEvent, TextDelta, Usage, Usa
 from hookgate.core.domain.ports import BILLS
 from hookgate.core.hooks.tasks import finish, raise_if_cancelled, told
 from hookgate.core.turn.model.media import readable
-from hookgate.core.turn.model.streams import Filtered, Source, close
+from hookgate.core.turn.model.streams import Filtered, StreamSource, close
 from hookgate.core.turn.tools.sound import at_least, note_usage, sound_usage
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class ModelCall:
         hooks = self._host.hooks
         stream: AsyncIterator[ModelEvent] = self._tapped()
         for implementation in hooks.implementations(hookspecs.filter_stream):
-            source = Source(stream)
+            source = StreamSource(stream)
             wrapped = await hooks.run_one(implementation, self.turn, source)
             if wrapped is not None:
                 limit = implementation.limit

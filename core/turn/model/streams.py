@@ -37,7 +37,7 @@ async def close(stream: Any, *, limit: float) -> None:
             await aclose()
 
 
-class Source:
+class StreamSource:
     """What a filter reads from: stops the filter's clock while it waits for its own source.
 
     Attributes:
@@ -50,7 +50,7 @@ class Source:
         self.clock: asyncio.Timeout | None = None
         self.limit = 0.0
 
-    def __aiter__(self) -> Source:
+    def __aiter__(self) -> StreamSource:
         return self
 
     async def __anext__(self) -> ModelEvent:
@@ -77,7 +77,7 @@ class Filtered:
     """One filter's output, held to its contract."""
 
     def __init__(
-        self, plugin: str, events: AsyncIterator[ModelEvent], source: Source, limit: float
+        self, plugin: str, events: AsyncIterator[ModelEvent], source: StreamSource, limit: float
     ) -> None:
         self._plugin = plugin
         self._events = events

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from hookgate.core.settings.schema import Settings
     from hookgate.core.settings.toml_lines import KeyPath
 
-__all__ = ["Described", "ModelFault", "check_models", "describe", "tell_models"]
+__all__ = ["DescribedProviders", "ModelFault", "check_models", "describe", "tell_models"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
+class DescribedProviders:
     """What is known of the providers.
 
     Attributes:
@@ -73,18 +73,18 @@ class _Used:
         return provider if model == self.ref.model else model
 
 
-async def describe(host: Host, hooks: Hooks) -> Described:
+async def describe(host: Host, hooks: Hooks) -> DescribedProviders:
     """Ask the plugins which providers they bring; nothing needs to be open for that."""
     answers = await hooks.each_by_plugin(hookspecs.describe_providers, host)
     told = {answer.plugin for answer in answers if answer.failure is None}
     bringing = {one.plugin for one in hooks.implementations(hookspecs.list_providers)}
-    return Described(
+    return DescribedProviders(
         providers={info.name: info for answer in answers for info in answer.value or ()},
         silent=tuple(sorted(bringing - told)),
     )
 
 
-def check_models(settings: Settings, described: Described) -> Iterator[ModelFault]:
+def check_models(settings: Settings, described: DescribedProviders) -> Iterator[ModelFault]:
     """Yield what is wrong with the models of the agents, fallbacks included."""
     for used in _models(settings):
         info = described.providers.get(used.ref.provider)
@@ -111,7 +111,7 @@ def tell_models(host: Host, settings: Settings) -> None:
         known.setdefault(name, ProviderInfo(name=name, models=tuple(provider.models())))
     faults: dict[str, list[str]] = {}
     lacking = {name for name in host.providers if known[name].missing}
-    for fault in check_models(settings, Described(providers=known)):
+    for fault in check_models(settings, DescribedProviders(providers=known)):
         if fault.lacking:
             lacking.add(fault.lacking)
         elif fault.certain:
@@ -139,7 +139,7 @@ def _models(settings: Settings) -> Iterator[_Used]:
             yield _Used(name, ref, key, key)
 
 
-def _unknown_provider(used: _Used, described: Described) -> ModelFault:
+def _unknown_provider(used: _Used, described: DescribedProviders) -> ModelFault:
     ref, known = used.ref, sorted(described.providers)
     near = get_close_matches(ref.provider, known, n=1)
     problem = _problem(

@@ -9,7 +9,7 @@ from tests.builtin_plugins.stores import BrokenStore, opened_store
 from tests.builtin_plugins.turns import make_call, make_host, make_turn
 from tests.support.script import until
 
-from hookgate.builtin_plugins.audit.operations import ListParams
+from hookgate.builtin_plugins.audit.operations import AuditListParams
 from hookgate.builtin_plugins.audit.plugin import Plugin
 from hookgate.builtin_plugins.audit.settings import AuditSettings
 from hookgate.core.domain.errors import StoreUnavailableError
@@ -43,7 +43,7 @@ async def opened(
 async def rows(host: Host, plugin: Plugin, **params: Any) -> Any:
     operation = plugin.list_operations(host)[0]
     invocation = Invocation(host=host, principal=Principal.owner())
-    return await operation.handler(invocation, ListParams(**params))
+    return await operation.handler(invocation, AuditListParams(**params))
 
 
 async def test_decision_and_outcome_of_a_call_are_in_the_store(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ async def test_rows_are_listed_page_by_page(tmp_path: Path) -> None:
 @pytest.mark.parametrize("before", ["x", "a/b", "a/b/c", "a/b/1/2"])
 def test_place_that_is_none_is_refused(before: str) -> None:
     with pytest.raises(ValueError, match="before"):
-        ListParams(before=before)
+        AuditListParams(before=before)
 
 
 async def test_other_plugins_write_to_the_same_trail(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from tests.builtin_plugins.turns import TurnedClock, make_host
 
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
-from hookgate.builtin_plugins.awareness.switch.control import SWITCH, Control, milliseconds
+from hookgate.builtin_plugins.awareness.switch.control import SWITCH, CardSwitch, milliseconds
 from hookgate.builtin_plugins.awareness.switch.records import Injected, TurnRecord
 from hookgate.core.domain.ports import CLOCK, SWITCHES
 from hookgate.core.host import Host
@@ -26,14 +26,14 @@ def moved(host: Host, *, hours: float) -> None:
     clock.advance(hours * 3600)
 
 
-async def opened(home: Path, **more: Any) -> tuple[Control, Host]:
+async def opened(home: Path, **more: Any) -> tuple[CardSwitch, Host]:
     host = make_host(home)
-    control = Control(settings(**more))
+    control = CardSwitch(settings(**more))
     await control.open(host)
     return control, host
 
 
-async def run(control: Control, host: Host, turns: int, with_card: int) -> None:
+async def run(control: CardSwitch, host: Host, turns: int, with_card: int) -> None:
     for number in range(turns):
         injected = CARD if number < with_card else ()
         record = TurnRecord(
@@ -153,7 +153,7 @@ async def test_what_another_gateway_switches_holds_here_too_and_the_last_word_co
     tmp_path: Path,
 ) -> None:
     switches = FileSwitches(tmp_path)
-    one, two = Control(settings()), Control(settings())
+    one, two = CardSwitch(settings()), CardSwitch(settings())
     hosts = [make_host(tmp_path) for _ in range(2)]
     for control, host in zip((one, two), hosts, strict=True):
         host.provide(SWITCHES, switches)

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 from tests.builtin_plugins.stores import book_of, differences, kept_in, opened_store
 
-from hookgate.builtin_plugins.awareness.cards.shelf import CARD, Change, Pins, pin_digest
+from hookgate.builtin_plugins.awareness.cards.shelf import CARD, CardChange, Pins, pin_digest
 from hookgate.core.domain.descriptors import Card, Triggers
 from hookgate.kit.acceptance import tables
 from hookgate.ports import Store
@@ -29,7 +29,7 @@ async def pins_in(store: Store, mode: Literal["note", "strict"]) -> Pins:
     return Pins(book, mode)
 
 
-async def check(pins: Pins, *cards: Card) -> list[Change]:
+async def check(pins: Pins, *cards: Card) -> list[CardChange]:
     new, changes = pins.compare(cards)
     await pins.keep(new, changes)
     return changes

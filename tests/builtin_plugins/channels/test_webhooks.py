@@ -21,7 +21,7 @@ from hookgate.builtin_plugins.channels.webhooks import (
     CAPACITY,
     Rates,
     RefusedPostError,
-    Signature,
+    WebhookSignature,
     check_head,
 )
 from hookgate.kit.testing.model import ScriptedModel, say
@@ -289,7 +289,7 @@ def test_signature_in_base64_and_one_over_the_body_alone() -> None:
     check_head(webhook, "key", {"X-Hmac": right}, 0.0)
 
     def check(text: str, *pieces: bytes) -> None:
-        signature = Signature(webhook, "key", {"X-Hmac": text})
+        signature = WebhookSignature(webhook, "key", {"X-Hmac": text})
         for piece in pieces:
             signature.feed(piece)
         signature.check(b"".join(pieces))

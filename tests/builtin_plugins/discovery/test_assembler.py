@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookgate.builtin_plugins.discovery.index.graph import Graph
-from hookgate.builtin_plugins.discovery.show.assembler import Assembler, Budgets, render
-from hookgate.builtin_plugins.discovery.show.results import EDGES, Entry, Found, Tier
+from hookgate.builtin_plugins.discovery.show.assembler import Assembler, TierBudgets, render
+from hookgate.builtin_plugins.discovery.show.results import EDGES, Found, ShownEntry, Tier
 from hookgate.core.domain.descriptors import Capability, CapabilityKind
 from hookgate.core.host import QuarterTokens
 
@@ -70,8 +70,8 @@ def entry(
     *,
     content: str = "",
     schema: Mapping[str, object] | None = None,
-) -> Entry:
-    return Entry(
+) -> ShownEntry:
+    return ShownEntry(
         found=Found(row=one, relevance=relevance),
         description=one.description,
         content=content,
@@ -80,7 +80,7 @@ def entry(
 
 
 def assembler(counter: str = "quarters", **budgets: int) -> Assembler:
-    return Assembler(Budgets(**budgets), COUNTERS[counter])
+    return Assembler(TierBudgets(**budgets), COUNTERS[counter])
 
 
 SEARCH = row(
@@ -250,7 +250,9 @@ def test_a_dependency_that_was_pulled_in_has_a_line_of_its_own() -> None:
     others = [row(f"other{i}") for i in range(5)]
     hits = [Found(row=one, relevance=0.9) for one in (GITHUB, *others)]
 
-    entries = [Entry(found=item, description=item.row.description) for item in graph.rerank(hits)]
+    entries = [
+        ShownEntry(found=item, description=item.row.description) for item in graph.rerank(hits)
+    ]
     tier = assembler().tier1(entries)
 
     assert tier.text.splitlines()[1] == (
@@ -396,7 +398,7 @@ def test_a_schema_that_goes_with_the_request_is_not_repeated() -> None:
 
 
 def test_only_the_best_two_found_are_shown_in_full() -> None:
-    pulled = Entry(
+    pulled = ShownEntry(
         found=Found(row=CLI, relevance=0.9, pulled_by="skill:github", edge="DEPENDS_ON"),
         description="",
     )
@@ -480,7 +482,7 @@ NAMES = st.one_of(st.text("abc-_ \n", min_size=1, max_size=12), st.just("x" * 30
 KINDS: list[CapabilityKind] = ["tool", "skill", "extension", "channel", "card"]
 LISTS = st.lists(st.one_of(NAMES, TEXT), max_size=20)
 BUDGETS = st.builds(
-    Budgets,
+    TierBudgets,
     tier0=st.integers(0, 300),
     tier1=st.integers(0, 900),
     tier2=st.integers(0, 2500),
@@ -489,7 +491,7 @@ BUDGETS = st.builds(
 
 
 @st.composite
-def entries_of(draw: st.DrawFn) -> list[Entry]:
+def entries_of(draw: st.DrawFn) -> list[ShownEntry]:
     entries = []
     for number in range(draw(st.integers(0, 8))):
         one = row(
@@ -505,7 +507,7 @@ def entries_of(draw: st.DrawFn) -> list[Entry]:
         by = draw(st.sampled_from(["", "", "tool:a0", "skill:other"]))
         edge = draw(st.sampled_from(EDGES)) if by else None
         entries.append(
-            Entry(
+            ShownEntry(
                 found=Found(row=one, relevance=0.5, pulled_by=by, edge=edge),
                 description=draw(LONG),
                 content=draw(LONG),
@@ -517,7 +519,7 @@ def entries_of(draw: st.DrawFn) -> list[Entry]:
 
 @given(entries_of(), BUDGETS, st.sampled_from(sorted(COUNTERS)))
 def test_every_tier_keeps_to_its_budget_and_says_the_same_again(
-    entries: list[Entry], budgets: Budgets, counter: str
+    entries: list[ShownEntry], budgets: TierBudgets, counter: str
 ) -> None:
     rows = [each.found.row for each in entries]
 
@@ -536,7 +538,7 @@ def test_every_tier_keeps_to_its_budget_and_says_the_same_again(
 
 @given(entries_of(), BUDGETS, st.sampled_from(sorted(COUNTERS)))
 def test_every_summary_is_one_line_within_the_budget_of_an_entry(
-    entries: list[Entry], budgets: Budgets, counter: str
+    entries: list[ShownEntry], budgets: TierBudgets, counter: str
 ) -> None:
     tier = Assembler(budgets, COUNTERS[counter]).tier1(entries)
 
@@ -553,7 +555,7 @@ def test_every_summary_is_one_line_within_the_budget_of_an_entry(
 
 @given(entries_of(), st.sampled_from(["quarters", "characters", "bytes", "words"]))
 def test_with_usual_budgets_every_capability_has_its_line(
-    entries: list[Entry], counter: str
+    entries: list[ShownEntry], counter: str
 ) -> None:
     tier = assembler(counter).tier1(entries)
 
@@ -563,10 +565,10 @@ def test_with_usual_budgets_every_capability_has_its_line(
 
 @given(entries_of(), st.integers(0, 600), st.sampled_from(sorted(COUNTERS)))
 def test_details_are_whole_or_cut_with_a_note(
-    entries: list[Entry], budget: int, counter: str
+    entries: list[ShownEntry], budget: int, counter: str
 ) -> None:
     shown = assembler(counter, tier2=budget).tier2(entries)
-    whole = Assembler(Budgets(tier2=10**9), COUNTERS[counter]).tier2(entries)
+    whole = Assembler(TierBudgets(tier2=10**9), COUNTERS[counter]).tier2(entries)
 
     assert set(shown.ids) | set(shown.left_out) == set(whole.ids)
     if whole.tokens <= budget:

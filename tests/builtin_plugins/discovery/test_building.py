@@ -13,7 +13,7 @@ from hookgate.builtin_plugins.discovery.index.index import Query
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hookgate.builtin_plugins.discovery.index.build import Draft
+    from hookgate.builtin_plugins.discovery.index.build import IndexDraft
     from hookgate.builtin_plugins.discovery.index.index import Index
     from hookgate.core.domain.descriptors import Capability
 
@@ -21,7 +21,7 @@ ROWS = [row("send_mail", "Send a mail."), row("web_page", "Read a page."), row("
 
 
 def take(
-    material: Material, draft: Draft, fingerprint: str = "fake:1", dimension: int = 64
+    material: Material, draft: IndexDraft, fingerprint: str = "fake:1", dimension: int = 64
 ) -> None:
     texts = draft.missing
     if texts:

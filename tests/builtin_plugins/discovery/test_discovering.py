@@ -10,7 +10,7 @@ from tests.builtin_plugins.discovery.searching import FakeEmbedder, row, snapsho
 
 from hookgate.builtin_plugins.discovery import discoverer as discovering
 from hookgate.builtin_plugins.discovery.discoverer import Discoverer, Filter
-from hookgate.builtin_plugins.discovery.index.engine import Engine
+from hookgate.builtin_plugins.discovery.index.engine import SearchEngine
 from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.core.domain.descriptors import CapabilityDetail, Card, Rejected
@@ -63,9 +63,9 @@ async def sanitize(card: Card) -> Card | Rejected:
 
 
 @pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
+async def engine() -> AsyncIterator[SearchEngine]:
     embedder = FakeEmbedder()
-    made = Engine(Surroundings(embedder=lambda: embedder))
+    made = SearchEngine(Surroundings(embedder=lambda: embedder))
     yield made
     await made.close()
 
@@ -73,7 +73,9 @@ async def engine() -> AsyncIterator[Engine]:
 class Made:
     """A discoverer over rows that may be changed."""
 
-    def __init__(self, engine: Engine, rows: Sequence[Capability] = ROWS, **settings: Any) -> None:
+    def __init__(
+        self, engine: SearchEngine, rows: Sequence[Capability] = ROWS, **settings: Any
+    ) -> None:
         self.rows = snapshot(rows)
         self.discoverer = Discoverer(
             engine,
@@ -97,7 +99,7 @@ def ids(discovery: Discovery) -> list[str]:
 
 @pytest.mark.parametrize("dense", [False, True])
 async def test_question_about_issues_shows_the_tool_that_they_need(
-    engine: Engine, dense: bool
+    engine: SearchEngine, dense: bool
 ) -> None:
     discover = Made(engine)
     if dense:
@@ -125,11 +127,13 @@ async def test_question_about_issues_shows_the_tool_that_they_need(
         {"allowed": Filter(usable=lambda one: one.name != "cli-executor")},
     ],
 )
-async def test_filters_hold_for_what_is_brought_along(engine: Engine, more: dict[str, Any]) -> None:
+async def test_filters_hold_for_what_is_brought_along(
+    engine: SearchEngine, more: dict[str, Any]
+) -> None:
     assert ids(await Made(engine)("GitHub issues", **more)) == ["skill:github"]
 
 
-async def test_what_lacks_something_is_left_out_where_that_is_wanted(engine: Engine) -> None:
+async def test_what_lacks_something_is_left_out_where_that_is_wanted(engine: SearchEngine) -> None:
     discover = Made(engine)
     assert set(ids(await discover("send mail"))) == {"tool:send_mail", "tool:old_mail"}
     assert ids(await discover("send mail", only_available=True)) == ["tool:send_mail"]
@@ -138,7 +142,7 @@ async def test_what_lacks_something_is_left_out_where_that_is_wanted(engine: Eng
     assert ids(only) == ["skill:github"]
 
 
-async def test_snapshot_that_is_given_is_the_one_that_is_searched(engine: Engine) -> None:
+async def test_snapshot_that_is_given_is_the_one_that_is_searched(engine: SearchEngine) -> None:
     discover = Made(engine)
     older = snapshot([WEATHER], 7)
     found = await discover("mail forecast", capabilities=older)
@@ -146,7 +150,7 @@ async def test_snapshot_that_is_given_is_the_one_that_is_searched(engine: Engine
     assert found.index_version == 7
 
 
-async def test_presets_bring_along_what_is_used_together(engine: Engine) -> None:
+async def test_presets_bring_along_what_is_used_together(engine: SearchEngine) -> None:
     discover = Made(engine, presets={"travel": ("tool:weather", "tool:send_mail")})
     found = await discover("forecast")
     assert ids(found) == ["tool:weather", "tool:send_mail"]
@@ -170,7 +174,7 @@ async def test_message_is_embedded_where_something_may_be_found_and_finds_the_sa
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance, embedder = random.Random(seed), CountedEmbedder()
-    engine = Engine(Surroundings(embedder=lambda: embedder))
+    engine = SearchEngine(Surroundings(embedder=lambda: embedder))
     discover = Made(engine, chance.sample(ROWS, chance.randrange(len(ROWS) + 1)))
     await discover.discoverer.initialize()
     for number in range(10):
@@ -207,18 +211,18 @@ async def test_message_is_embedded_where_something_may_be_found_and_finds_the_sa
     ],
 )
 async def test_settings_may_differ_for_one_search(
-    engine: Engine, config: dict[str, Any], wanted: list[str]
+    engine: SearchEngine, config: dict[str, Any], wanted: list[str]
 ) -> None:
     discover = Made(engine)
     assert ids(await discover("send mail to people", config=config)) == wanted
     assert ids(await discover("send mail to people")) == ["tool:send_mail", "tool:old_mail"]
 
 
-async def test_limit_counts_before_the_settings(engine: Engine) -> None:
+async def test_limit_counts_before_the_settings(engine: SearchEngine) -> None:
     assert len((await Made(engine)("send mail", limit=1)).found) == 1
 
 
-async def test_budgets_may_differ_for_one_search(engine: Engine) -> None:
+async def test_budgets_may_differ_for_one_search(engine: SearchEngine) -> None:
     discover = Made(engine)
     found = await discover("send mail", config={"tier0_token_budget": 60, "tier2_token_budget": 0})
     assert 0 < found.tiers[0].tokens <= 60
@@ -228,14 +232,14 @@ async def test_budgets_may_differ_for_one_search(engine: Engine) -> None:
 
 @pytest.mark.parametrize("config", [{"flor": 0.1}, {"floor": 7}, {"results": "many"}])
 async def test_setting_that_there_is_not_is_an_error(
-    engine: Engine, config: dict[str, Any]
+    engine: SearchEngine, config: dict[str, Any]
 ) -> None:
     (name,) = config
     with pytest.raises(ValueError, match=name):
         await Made(engine)("mail", config=config)
 
 
-async def test_presets_of_one_search_count_for_it_alone(engine: Engine) -> None:
+async def test_presets_of_one_search_count_for_it_alone(engine: SearchEngine) -> None:
     discover = Made(engine)
     presets = {"travel": ("tool:weather", "tool:send_mail")}
     assert "tool:send_mail" in ids(await discover("forecast", config={"presets": presets}))
@@ -246,7 +250,7 @@ async def test_presets_of_one_search_count_for_it_alone(engine: Engine) -> None:
 
 
 async def test_what_a_sanitizer_rejects_is_not_shown_and_brings_nothing_along(
-    engine: Engine,
+    engine: SearchEngine,
 ) -> None:
     bad = replace(GITHUB, description=f"GitHub issues: {FORBIDDEN}.")
     found = await Made(engine, [bad, CLI, WEATHER])("GitHub issues")
@@ -255,20 +259,20 @@ async def test_what_a_sanitizer_rejects_is_not_shown_and_brings_nothing_along(
     assert FORBIDDEN not in Discoverer.render_for_prompt(found)
 
 
-async def test_next_one_takes_the_place_of_what_was_rejected(engine: Engine) -> None:
+async def test_next_one_takes_the_place_of_what_was_rejected(engine: SearchEngine) -> None:
     bad = row("mailer", f"Send mail, send mail. {FORBIDDEN}.")
     found = await Made(engine, [bad, MAIL], tier1_top_k=1, tier2_top_k=1)("send mail")
     assert found.tiers[1].ids == found.tiers[2].ids == ("tool:send_mail",)
 
 
-async def test_words_are_changed_as_a_sanitizer_says(engine: Engine) -> None:
+async def test_words_are_changed_as_a_sanitizer_says(engine: SearchEngine) -> None:
     bad = loaded(row("mailer", "Send evil mail."), "Write evil mail.\n\nevil evil!")
     found = await Made(engine, [bad])("send mail")
     assert "evil" not in Discoverer.render_for_prompt(found)
     assert "Send  mail." in found.tiers[1].text or "Send mail." in found.tiers[1].text
 
 
-async def test_content_that_is_rejected_hides_the_row(engine: Engine) -> None:
+async def test_content_that_is_rejected_hides_the_row(engine: SearchEngine) -> None:
     bad = loaded(row("mailer", "Send mail."), f"First: {FORBIDDEN}")
     found = await Made(engine, [bad, MAIL])("send mail")
     assert found.tiers[1].ids == ("tool:send_mail",)
@@ -288,7 +292,7 @@ async def test_content_that_is_rejected_hides_the_row(engine: Engine) -> None:
     ],
 )
 async def test_schema_with_a_forbidden_phrase_loses_its_words(
-    engine: Engine, schema: dict[str, Any]
+    engine: SearchEngine, schema: dict[str, Any]
 ) -> None:
     bad = loaded(row("mailer", "Send mail."), schema=schema)
     found = await Made(engine, [bad])("send mail")
@@ -297,7 +301,7 @@ async def test_schema_with_a_forbidden_phrase_loses_its_words(
     assert "evil" not in Discoverer.render_for_prompt(found)
 
 
-async def test_schema_that_is_clean_is_shown_with_its_words(engine: Engine) -> None:
+async def test_schema_that_is_clean_is_shown_with_its_words(engine: SearchEngine) -> None:
     found = await Made(engine)("send mail")
     assert "Who gets it." in found.tiers[2].text
 
@@ -312,7 +316,7 @@ async def test_schema_that_is_clean_is_shown_with_its_words(engine: Engine) -> N
     ],
 )
 async def test_details_that_cannot_be_read_are_said_and_harm_nobody_else(
-    engine: Engine, error: Exception
+    engine: SearchEngine, error: Exception
 ) -> None:
     def load() -> CapabilityDetail:
         raise error
@@ -325,7 +329,7 @@ async def test_details_that_cannot_be_read_are_said_and_harm_nobody_else(
 
 
 async def test_details_are_read_on_a_thread_and_only_of_what_is_shown_in_full(
-    engine: Engine,
+    engine: SearchEngine,
 ) -> None:
     read: list[str] = []
 
@@ -345,7 +349,7 @@ async def test_details_are_read_on_a_thread_and_only_of_what_is_shown_in_full(
     assert read == []
 
 
-async def test_schemas_that_go_to_the_model_anyway_are_not_repeated(engine: Engine) -> None:
+async def test_schemas_that_go_to_the_model_anyway_are_not_repeated(engine: SearchEngine) -> None:
     found = await Made(engine)("send mail", offered=["send_mail"])
     assert "Who gets it." not in found.tiers[2].text
 
@@ -355,7 +359,7 @@ async def test_schemas_that_go_to_the_model_anyway_are_not_repeated(engine: Engi
 
 @pytest.mark.parametrize("text", ["xyzzy plugh", "", "???"])
 async def test_what_is_off_topic_takes_no_tokens_of_tiers_one_and_two(
-    engine: Engine, text: str
+    engine: SearchEngine, text: str
 ) -> None:
     discover = Made(engine, floor=0.45)
     for _ in range(2):
@@ -366,7 +370,9 @@ async def test_what_is_off_topic_takes_no_tokens_of_tiers_one_and_two(
         await discover.discoverer.initialize()
 
 
-async def test_tokens_are_counted_and_the_tiers_stay_within_their_budgets(engine: Engine) -> None:
+async def test_tokens_are_counted_and_the_tiers_stay_within_their_budgets(
+    engine: SearchEngine,
+) -> None:
     rows = [
         loaded(
             row(
@@ -390,14 +396,14 @@ async def test_tokens_are_counted_and_the_tiers_stay_within_their_budgets(engine
     assert text == "\n\n".join(tier.text for tier in found.tiers)
 
 
-async def test_without_tiers_there_is_no_text(engine: Engine) -> None:
+async def test_without_tiers_there_is_no_text(engine: SearchEngine) -> None:
     found = await Made(engine)("send mail", tiers=False)
     assert found.found
     assert found.token_estimate == 0
     assert Discoverer.render_for_prompt(found) == ""
 
 
-async def test_what_is_excluded_is_not_named_in_the_map(engine: Engine) -> None:
+async def test_what_is_excluded_is_not_named_in_the_map(engine: SearchEngine) -> None:
     discover = Made(engine)
     assert "weather" in (await discover("xyzzy")).tiers[0].text
     hidden = Filter(exclude=frozenset({"tool:weather"}))
@@ -407,7 +413,7 @@ async def test_what_is_excluded_is_not_named_in_the_map(engine: Engine) -> None:
 # -- the index -------------------------------------------------------------------------------
 
 
-async def test_stats_say_what_there_is(engine: Engine) -> None:
+async def test_stats_say_what_there_is(engine: SearchEngine) -> None:
     discover = Made(engine)
     await discover.discoverer.initialize()
     stats = await discover.discoverer.get_stats()
@@ -425,7 +431,7 @@ async def test_stats_say_what_there_is(engine: Engine) -> None:
     assert [(edge.target, edge.type) for edge in edges] == [("tool:cli-executor", "DEPENDS_ON")]
 
 
-async def test_refresh_brings_what_has_changed_and_keeps_every_edge(engine: Engine) -> None:
+async def test_refresh_brings_what_has_changed_and_keeps_every_edge(engine: SearchEngine) -> None:
     discover = Made(engine)
     await discover.discoverer.initialize()
     discover.rows = snapshot([*ROWS, row("book", "Book a trip.", required_tools=("gone",))], 2)
@@ -438,14 +444,14 @@ async def test_refresh_brings_what_has_changed_and_keeps_every_edge(engine: Engi
     assert stats["missing"] == {"tool:gone": ["tool:book"]}
 
 
-async def test_times_are_told_by_step(engine: Engine) -> None:
+async def test_times_are_told_by_step(engine: SearchEngine) -> None:
     found = await Made(engine)("mail")
     assert set(found.milliseconds) == {"index", "embed", "search", "graph", "tiers"}
     assert all(time >= 0 for time in found.milliseconds.values())
     assert found.query == "mail"
 
 
-async def test_names_and_facts_of_rows_pass_the_sanitizers_too(engine: Engine) -> None:
+async def test_names_and_facts_of_rows_pass_the_sanitizers_too(engine: SearchEngine) -> None:
     bad = loaded(
         row(
             "mailer",
@@ -464,7 +470,7 @@ async def test_names_and_facts_of_rows_pass_the_sanitizers_too(engine: Engine) -
 
 
 @pytest.mark.parametrize("category", [f"mail, {FORBIDDEN}", "evil mail"])
-async def test_map_of_categories_passes_the_sanitizers(engine: Engine, category: str) -> None:
+async def test_map_of_categories_passes_the_sanitizers(engine: SearchEngine, category: str) -> None:
     found = await Made(engine, [row("mailer", "Send mail.", category=category)])("send mail")
     zero = found.tiers[0]
     assert FORBIDDEN not in zero.text

@@ -22,7 +22,7 @@ from hookgate.builtin_plugins.discovery.index.engine import (
     QUERY_CHARS,
     RETRY_SECONDS,
     SAVE_SECONDS,
-    Engine,
+    SearchEngine,
 )
 from hookgate.builtin_plugins.discovery.index.index import Index
 from hookgate.builtin_plugins.discovery.index.relevance import small_talk
@@ -55,7 +55,7 @@ class World:
         standings = Standings(publish=self.hear)
         self.degraded, self.notices = standings.degraded, standings.notices
         self.said: list[str] = []
-        self.engine = Engine(
+        self.engine = SearchEngine(
             Surroundings(
                 embedder=lambda: self.embedder,
                 standing=standings,

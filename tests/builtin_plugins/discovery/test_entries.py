@@ -10,7 +10,7 @@ import pytest
 from tests.builtin_plugins.discovery.searching import row
 
 from hookgate.builtin_plugins.discovery.show import entries as module
-from hookgate.builtin_plugins.discovery.show.assembler import Assembler, Budgets
+from hookgate.builtin_plugins.discovery.show.assembler import Assembler, TierBudgets
 from hookgate.builtin_plugins.discovery.show.entries import Entries
 from hookgate.builtin_plugins.discovery.show.results import Found, Tier
 from hookgate.core.domain.descriptors import Capability, CapabilityDetail, Card, Rejected
@@ -159,7 +159,7 @@ async def test_tiers_of_known_rows_are_those_of_new_ones(seed: int) -> None:
                 Found(row=other, relevance=0.1, pulled_by=hits[0].row.id, edge="DEPENDS_ON")
             )
         made = Assembler(
-            Budgets(tier2=chance.choice((150, 2000)), entry=chance.choice((20, 50))), counter
+            TierBudgets(tier2=chance.choice((150, 2000)), entry=chance.choice((20, 50))), counter
         )
         offered = [one.row.name for one in hits if chance.random() < 0.5]
         known = await kept.of(hits, 5, details=2)

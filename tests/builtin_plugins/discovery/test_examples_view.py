@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.builtin_plugins.stores import opened_store
 
 from hookgate.builtin_plugins.discovery.learn.store import METADATA, SCRIPTS, StoreExamples
-from hookgate.builtin_plugins.discovery.learn.view import Bounds, Example, ExampleView
+from hookgate.builtin_plugins.discovery.learn.view import Example, ExampleBounds, ExampleView
 
 LESSON = st.tuples(
     st.sampled_from(["s1", "s2"]),
@@ -17,7 +17,7 @@ LESSON = st.tuples(
     st.sampled_from("abcdef"),
 )
 BOUNDS = st.builds(
-    Bounds,
+    ExampleBounds,
     per_capability=st.integers(1, 4),
     total=st.integers(1, 6),
     overall=st.integers(1, 9),
@@ -38,7 +38,7 @@ def batches(
     return made
 
 
-def expected(rows: dict[str, Example], touched: list[Example], bounds: Bounds) -> None:
+def expected(rows: dict[str, Example], touched: list[Example], bounds: ExampleBounds) -> None:
     """Keep the bounds the slow way: sort, and cut."""
 
     def cut(level: list[Example], limit: int) -> None:
@@ -55,7 +55,7 @@ def expected(rows: dict[str, Example], touched: list[Example], bounds: Bounds) -
 
 @given(st.lists(LESSON, max_size=40), BOUNDS)
 def test_the_least_recently_used_go_first_and_the_bounds_hold(
-    lessons: list[tuple[str, list[str], str]], bounds: Bounds
+    lessons: list[tuple[str, list[str], str]], bounds: ExampleBounds
 ) -> None:
     view, rows = ExampleView(bounds), dict[str, Example]()
     for batch in batches(lessons):
@@ -78,7 +78,7 @@ def test_the_least_recently_used_go_first_and_the_bounds_hold(
 
 @given(st.lists(LESSON, max_size=25), BOUNDS)
 async def test_the_store_keeps_what_memory_keeps(
-    lessons: list[tuple[str, list[str], str]], bounds: Bounds
+    lessons: list[tuple[str, list[str], str]], bounds: ExampleBounds
 ) -> None:
     view = ExampleView(bounds)
     with TemporaryDirectory() as folder:
@@ -97,7 +97,7 @@ async def test_the_store_keeps_what_memory_keeps(
 def test_what_is_dropped_is_gone_and_the_rest_stays(
     lessons: list[tuple[str, list[str], str]], data: st.DataObject
 ) -> None:
-    view = ExampleView(Bounds())
+    view = ExampleView(ExampleBounds())
     for batch in batches(lessons):
         view.keep(batch)
     rows = list(view)
@@ -113,7 +113,7 @@ def test_what_is_dropped_is_gone_and_the_rest_stays(
 
 
 def test_a_set_stays_as_it_is_and_a_repeat_makes_no_new_one() -> None:
-    view = ExampleView(Bounds())
+    view = ExampleView(ExampleBounds())
     first = Example.new("s", "x", "a", at=1)
     view.keep([first])
     before = view.of_scope("s")
@@ -130,4 +130,4 @@ def test_names_that_run_into_each_other_are_different_examples() -> None:
 
 
 def test_a_scope_that_nobody_has_used_is_empty() -> None:
-    assert ExampleView(Bounds()).of_scope("s").texts == ()
+    assert ExampleView(ExampleBounds()).of_scope("s").texts == ()

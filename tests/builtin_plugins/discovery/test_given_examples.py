@@ -12,7 +12,7 @@ from tests.builtin_plugins.discovery.searching import FakeEmbedder, row, snapsho
 from tests.builtin_plugins.turns import make_host
 
 from hookgate import Flags, Host, Tool, hookimpl
-from hookgate.builtin_plugins.discovery.index.engine import Engine
+from hookgate.builtin_plugins.discovery.index.engine import SearchEngine
 from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.discovery.sources.extensions import read_catalogue
@@ -140,7 +140,7 @@ ROWS = [
 async def found(
     rows: Sequence[Capability], text: str, *, embedder: Any = None, floor: float = 0.0
 ) -> list[tuple[str, float]]:
-    engine = Engine(Surroundings(embedder=lambda: embedder))
+    engine = SearchEngine(Surroundings(embedder=lambda: embedder))
     await engine.ready(snapshot(rows))
     came = await engine.find(snapshot(rows), text, limit=5, floor=floor)
     assert came.dense == (embedder is not None)
@@ -163,7 +163,7 @@ async def test_a_message_like_an_example_finds_its_capability_by_words_alone() -
 async def test_an_index_that_was_saved_holds_them(tmp_path: Path) -> None:
     model, path = FakeEmbedder(), tmp_path / "index.npz"
     for texts in ({"do I need an umbrella", "wellies or not", "tell my aunt about it"}, set()):
-        engine = Engine(Surroundings(embedder=lambda: model, path=path))
+        engine = SearchEngine(Surroundings(embedder=lambda: model, path=path))
         await engine.ready(snapshot(ROWS))
         assert {one for row_ in ROWS for one in row_.examples} & set(model.texts) == texts
         model.texts.clear()

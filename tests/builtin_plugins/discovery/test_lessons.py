@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.builtin_plugins.discovery.searching import FakeEmbedder, row, snapshot, vector
 
-from hookgate.builtin_plugins.discovery.index.engine import Engine
+from hookgate.builtin_plugins.discovery.index.engine import SearchEngine
 from hookgate.builtin_plugins.discovery.index.index import Query
 from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings
 from hookgate.builtin_plugins.discovery.learn.lessons import (
@@ -22,7 +22,7 @@ ASKED = "how big should the tip be"
 
 
 async def test_an_earlier_query_counts_by_its_words_before_there_are_vectors() -> None:
-    engine = Engine(Surroundings())
+    engine = SearchEngine(Surroundings())
     lessons = Lessons(None, WordExamples([ASKED], ["tool:quotient"]))
     bare = await engine.find(ROWS, ASKED, limit=5, floor=0.45)
     assert bare.found == ()
@@ -36,7 +36,7 @@ async def test_an_earlier_query_counts_by_its_words_before_there_are_vectors() -
 
 async def test_it_counts_beside_vectors_while_its_own_is_not_there() -> None:
     embedder = FakeEmbedder()
-    engine = Engine(Surroundings(embedder=lambda: embedder))
+    engine = SearchEngine(Surroundings(embedder=lambda: embedder))
     await engine.ready(ROWS)
     lessons = Lessons(None, WordExamples([ASKED], ["tool:quotient"]))
     taught = await engine.find(ROWS, ASKED, limit=5, learned=lessons)
@@ -48,7 +48,7 @@ async def test_it_counts_beside_vectors_while_its_own_is_not_there() -> None:
 
 async def test_vectors_come_before_words_where_they_are_there() -> None:
     embedder = FakeEmbedder()
-    engine = Engine(Surroundings(embedder=lambda: embedder))
+    engine = SearchEngine(Surroundings(embedder=lambda: embedder))
     index = await engine.ready(ROWS)
     meant = Learned(["tool:clock"], vector(ASKED, "fake:1")[None])
     lessons = Lessons(meant, WordExamples([ASKED], ["tool:quotient"]))
@@ -64,7 +64,7 @@ async def test_vectors_come_before_words_where_they_are_there() -> None:
 
 
 async def test_only_the_latest_of_many_are_compared_and_unknown_owners_are_passed_over() -> None:
-    index = await Engine().index_of(ROWS)
+    index = await SearchEngine().index_of(ROWS)
     many = WordExamples(
         [ASKED, *(f"query number {n}" for n in range(TEXTS - 1)), "old bread"],
         ["tool:quotient"] * TEXTS + ["tool:gone"],

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from tests.builtin_plugins.discovery.folders import manifest, problems, write
 
-from hookgate.builtin_plugins.discovery.sources.manifests import Declared, read_manifest
+from hookgate.builtin_plugins.discovery.sources.manifests import DeclaredCapability, read_manifest
 from hookgate.core.domain.descriptors import CapabilityDetail, Flags
 from hookgate.kit.content.files import CONTENT_BYTES
 from hookgate.kit.content.problems import ContentError
 
 
-def read(path: Path) -> Declared:
+def read(path: Path) -> DeclaredCapability:
     reading = read_manifest(path)
     assert problems(reading) == []
     (declared,) = reading.found

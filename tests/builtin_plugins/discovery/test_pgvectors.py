@@ -18,7 +18,7 @@ from tests.builtin_plugins.turns import make_host
 from tests.support.postgres import Server
 
 from hookgate.builtin_plugins.discovery.index.build import Saved
-from hookgate.builtin_plugins.discovery.index.engine import RETRY_SECONDS, Engine
+from hookgate.builtin_plugins.discovery.index.engine import RETRY_SECONDS, SearchEngine
 from hookgate.builtin_plugins.discovery.index.pgvector import PostgresVectors, VectorTable
 from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings
 from hookgate.builtin_plugins.discovery.index.vectors import Elsewhere, VectorsError, VectorStore
@@ -277,7 +277,7 @@ class Around:
         self.degraded = standings.degraded
         self.seconds = 1000.0
         self.table = table
-        self.engine = Engine(
+        self.engine = SearchEngine(
             Surroundings(
                 embedder=lambda: self.embedder,
                 standing=standings,

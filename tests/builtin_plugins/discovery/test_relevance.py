@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builtin_plugins.discovery.searching import DIMENSION, snapshot, vector
 
-from hookgate.builtin_plugins.discovery.index.engine import Engine
+from hookgate.builtin_plugins.discovery.index.engine import SearchEngine
 from hookgate.builtin_plugins.discovery.index.index import Query, Ranking
 from hookgate.builtin_plugins.discovery.index.relevance import (
     CHANCE,
@@ -134,7 +134,7 @@ def found() -> Mapping[str, Sequence[str]]:
         model = OnnxModel(find_files(EmbeddingSettings()))
         worker = ThreadEngine(model, failed=lambda why: pytest.fail(why))
         embedder = CachedEmbedder(worker, kind="onnx", cache_size=8)
-        engine = Engine(Surroundings(embedder=lambda: embedder))
+        engine = SearchEngine(Surroundings(embedder=lambda: embedder))
         await engine.ready(rows)
         results = {}
         for text in (*chatter(), *(text for text, _ in ON_TOPIC)):

@@ -9,7 +9,7 @@ from benchmarks.discovery.short_messages import HELD_OUT, TUNED, messages
 
 from hookgate.builtin_plugins.discovery.index.relevance import small_talk
 from hookgate.builtin_plugins.discovery.sources.folders import Root, scan, shipped_folder
-from hookgate.builtin_plugins.discovery.sources.manifests import Declared
+from hookgate.builtin_plugins.discovery.sources.manifests import DeclaredCapability
 from hookgate.core.domain.descriptors import Card
 from hookgate.core.settings.schema import Settings
 from hookgate.gateway import Gateway
@@ -28,7 +28,7 @@ def gateway(home: Path) -> Gateway:
     return Gateway(Settings(home=home, plugin={"tools": granted}))
 
 
-def body(declared: Declared) -> str:
+def body(declared: DeclaredCapability) -> str:
     assert declared.row.load is not None
     return declared.row.load().content
 
@@ -81,7 +81,7 @@ def test_no_short_message_that_is_measured_is_an_example_or_known_as_small_talk(
 
 
 @pytest.mark.parametrize("skill", SKILLS, ids=lambda one: one.row.name)
-def test_a_skill_says_how_what_and_when(skill: Declared) -> None:
+def test_a_skill_says_how_what_and_when(skill: DeclaredCapability) -> None:
     row, text = skill.row, body(skill)
     lines = [line for line in text.splitlines() if line.strip()]
     assert row.category

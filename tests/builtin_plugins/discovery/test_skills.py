@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from tests.builtin_plugins.discovery.folders import problems, skill, write
 
-from hookgate.builtin_plugins.discovery.sources.manifests import Declared
+from hookgate.builtin_plugins.discovery.sources.manifests import DeclaredCapability
 from hookgate.builtin_plugins.discovery.sources.skills import read_skill
 from hookgate.kit.content.files import CONTENT_BYTES
 from hookgate.kit.content.problems import ContentError
 
 
-def read(path: Path) -> Declared:
+def read(path: Path) -> DeclaredCapability:
     reading = read_skill(path)
     assert problems(reading) == []
     (declared,) = reading.found

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from hookgate.builtin_plugins.embedding.onnx import OnnxModel, find_files
-from hookgate.builtin_plugins.embedding.reading import Reading
+from hookgate.builtin_plugins.embedding.reading import TextReading
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
-from hookgate.builtin_plugins.embedding.worker import Prepared
+from hookgate.builtin_plugins.embedding.worker import PreparedText
 from hookgate.core.domain.errors import EmbeddingError
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ class FakeModel:
         if self.broken:
             raise EmbeddingError(self.broken)
 
-    def prepare(self, text: str) -> Prepared:
+    def prepare(self, text: str) -> PreparedText:
         self.threads.add(threading.current_thread().name)
-        return Prepared(len(text), text)
+        return PreparedText(len(text), text)
 
-    def run(self, batch: Sequence[Prepared]) -> Any:
+    def run(self, batch: Sequence[PreparedText]) -> Any:
         self.threads.add(threading.current_thread().name)
         self.batches.append([one.data for one in batch])
         self.started.set()
@@ -59,8 +59,8 @@ class FakeModel:
             raise MemoryError("no room")
         return np.array([[one.tokens, 1, 0] for one in batch], dtype=np.float32)
 
-    def read(self, text: str) -> Reading:
-        return Reading(self.run([self.prepare(text)])[0])
+    def read(self, text: str) -> TextReading:
+        return TextReading(self.run([self.prepare(text)])[0])
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pytest
 
-from hookgate.builtin_plugins.embedding.reading import WHOLE, Reading, Tokens
+from hookgate.builtin_plugins.embedding.reading import WHOLE, TextReading, Tokens
 from hookgate.builtin_plugins.embedding.service import READ_TOKENS, CachedEmbedder
 from hookgate.ports import embed_parts
 
@@ -33,7 +33,7 @@ class Letters:
         self.kept_texts += texts
         return np.ones((len(texts), 2), np.float32)
 
-    async def read(self, text: str) -> Reading:
+    async def read(self, text: str) -> TextReading:
         self.read_texts.append(text)
         await self.gate.wait()
         seen = text[: self.most]
@@ -42,7 +42,7 @@ class Letters:
         places = np.array([[0, 0], *([at, at + 1] for at in range(len(seen)))])
         total = states.sum(axis=0)
         tokens = Tokens(states, places) if self.tells_tokens else None
-        return Reading(total / np.linalg.norm(total), tokens)
+        return TextReading(total / np.linalg.norm(total), tokens)
 
     async def close(self) -> None:
         return None
@@ -157,7 +157,7 @@ async def test_tokens_of_the_latest_texts_alone_are_kept() -> None:
 
 def test_part_that_is_the_text_has_its_direction() -> None:
     states = np.array([[3, 4]], np.float32)
-    reading = Reading(np.array([0.6, 0.8], np.float32), Tokens(states, np.array([[0, 1]])))
+    reading = TextReading(np.array([0.6, 0.8], np.float32), Tokens(states, np.array([[0, 1]])))
 
     (vector,) = reading.parts([(0, 1)])
 
@@ -166,7 +166,7 @@ def test_part_that_is_the_text_has_its_direction() -> None:
 
 
 def test_reading_without_tokens_knows_no_part() -> None:
-    reading = Reading(np.array([0.6, 0.8], np.float32))
+    reading = TextReading(np.array([0.6, 0.8], np.float32))
 
     assert reading.parts([(0, 1), (1, 2)]) == [None, None]
     assert reading.weight == 0

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hookgate.builtin_plugins.embedding.reading import Reading
+from hookgate.builtin_plugins.embedding.reading import TextReading
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder, NoEngine
 from hookgate.core.domain.errors import EmbeddingError
 
@@ -31,13 +31,13 @@ class SlowEngine:
     async def embed(self, texts: Sequence[str]) -> Any:
         return np.ones((len(texts), 2), dtype=np.float32)
 
-    async def read(self, text: str) -> Reading:
+    async def read(self, text: str) -> TextReading:
         self.asked.append(text)
         self.begun.set()
         await self.gate.wait()
         if self.failing:
             raise EmbeddingError("out of order", transient=True)
-        return Reading(np.array([len(text), 0], dtype=np.float32))
+        return TextReading(np.array([len(text), 0], dtype=np.float32))
 
     async def close(self) -> None:
         self.gate.set()

@@ -15,7 +15,7 @@ from tests.support.script import until
 
 from hookgate.builtin_plugins.awareness.selection.router import examples
 from hookgate.builtin_plugins.embedding.onnx import OnnxModel
-from hookgate.builtin_plugins.embedding.reading import Reading
+from hookgate.builtin_plugins.embedding.reading import TextReading
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder
 from hookgate.builtin_plugins.embedding.shipped import SHIPPED, ShippedVectors, key_of
 from hookgate.builtin_plugins.embedding.worker import ThreadEngine
@@ -40,8 +40,8 @@ class Counting:
         self.asked += texts
         return np.tile(np.array([0, 0, 0, 1], np.float32), (len(texts), 1))
 
-    async def read(self, text: str) -> Reading:
-        return Reading((await self.embed([text]))[0])
+    async def read(self, text: str) -> TextReading:
+        return TextReading((await self.embed([text]))[0])
 
     async def close(self) -> None:
         return None

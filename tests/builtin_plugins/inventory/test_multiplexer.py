@@ -14,7 +14,7 @@ from tests.builtin_plugins.inventory.acme import OWNER, Acme, record
 from tests.support.script import until
 
 from hookgate import CapabilityChange, CapabilityRecord, RuntimeDisconnectedError
-from hookgate.builtin_plugins.inventory.multiplexer import Multiplexer, Reading
+from hookgate.builtin_plugins.inventory.multiplexer import Multiplexer, SourceReading
 
 GOOD = record("good", "good")
 SHORT = 0.05
@@ -37,7 +37,7 @@ def beside(read: Any, **limits: float) -> Multiplexer:
     return Multiplexer(sources, **{"read_seconds": SHORT, **limits})
 
 
-async def both(multiplexer: Multiplexer) -> Reading:
+async def both(multiplexer: Multiplexer) -> SourceReading:
     """Read both, and return the reading of the odd one; the other one is always fine."""
     odd, good = await multiplexer.read()
     assert (good.records, good.why) == ((GOOD,), "")

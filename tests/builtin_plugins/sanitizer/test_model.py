@@ -10,7 +10,7 @@ from hookgate.builtin_plugins.sanitizer import model
 from hookgate.builtin_plugins.sanitizer.model import (
     LEAST,
     LONGEST,
-    Weights,
+    ModelWeights,
     higher,
     pieces_of,
     score,
@@ -21,7 +21,7 @@ from hookgate.builtin_plugins.sanitizer.text import fold
 TEXTS = st.text(alphabet=st.sampled_from(" \n.|a1é漢。@/:\x00#["), max_size=400) | st.text(
     max_size=200
 )
-ONES = Weights(np.ones(1 << model.BITS, np.int8), 1.0, 0.0)
+ONES = ModelWeights(np.ones(1 << model.BITS, np.int8), 1.0, 0.0)
 
 
 @given(TEXTS)

@@ -13,7 +13,12 @@ from hookgate.builtin_plugins.telemetry.core_instruments import CORE_INSTRUMENTS
 from hookgate.builtin_plugins.telemetry.otel import OtelFigures
 from hookgate.builtin_plugins.telemetry.plugin import GATHERED, Plugin
 from hookgate.builtin_plugins.telemetry.prometheus import PrometheusFigures
-from hookgate.builtin_plugins.telemetry.records import OWN, Instruments, Limits, record_of_failure
+from hookgate.builtin_plugins.telemetry.records import (
+    OWN,
+    Instruments,
+    LabelLimits,
+    record_of_failure,
+)
 from hookgate.builtin_plugins.telemetry.settings import TelemetrySettings
 from hookgate.core.hooks.dispatch import HookFailure
 from hookgate.metrics import Instrument, Label, MetricRecord, Reading, RecordSource
@@ -129,7 +134,7 @@ def test_list_that_is_none_has_no_items(value: Any) -> None:
     )
 )
 def test_whatever_is_recorded_can_be_kept_and_written(records: list[tuple[str, Any]]) -> None:
-    prometheus, otel, limits = PrometheusFigures(), OtelFigures("test"), Limits(3)
+    prometheus, otel, limits = PrometheusFigures(), OtelFigures("test"), LabelLimits(3)
     prometheus.declare(INSTRUMENTS)
     otel.declare(INSTRUMENTS)
     for name, fields in records:
@@ -257,7 +262,7 @@ def test_records_of_a_series_say_the_same_one_by_one_and_from_what_is_kept_of_it
     plugin._instruments, plugin._figures = DECLARED, (taken,)
     for name, fields in records:
         plugin.log_metrics(MetricRecord(name=name, timestamp=1, fields=fields))
-    limits = Limits()
+    limits = LabelLimits()
     assert taken.values == [
         (one.instrument.name, one.value, one.labels)
         for name, fields in records

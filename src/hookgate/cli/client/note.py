@@ -29,7 +29,7 @@ class NoteError(HookgateError):
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningGateway:
     """What the note says of a gateway that runs.
 
     Attributes:
@@ -49,7 +49,7 @@ def address(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def running_gateway(home: Path) -> Running | None:
+def running_gateway(home: Path) -> RunningGateway | None:
     """Return what the note in the folder `home` says, or None where no gateway has left one.
 
     Its process is there; whether what listens is that process is not known yet.
@@ -69,7 +69,7 @@ def running_gateway(home: Path) -> Running | None:
         return None
     try:
         said = json.loads(text)
-        running = Running(int(said["pid"]), str(said["url"]), str(said["key"]))
+        running = RunningGateway(int(said["pid"]), str(said["url"]), str(said["key"]))
         if said["home"] != _folder(home):
             raise NoteError(f"{path} is the note of another folder, and was copied here: delete it")
     except (ValueError, KeyError, TypeError):
@@ -96,7 +96,7 @@ def lives(pid: int) -> bool:
     return pid > 0
 
 
-def write_note(home: Path, running: Running) -> None:
+def write_note(home: Path, running: RunningGateway) -> None:
     """Say where this process's gateway listens.
 
     Raises:
@@ -130,7 +130,7 @@ def leave_note(home: Path, url: str, key: str) -> Iterator[None]:
     Raises:
         OSError: The note cannot be written.
     """
-    write_note(home, Running(os.getpid(), url, key))
+    write_note(home, RunningGateway(os.getpid(), url, key))
     try:
         yield
     finally:

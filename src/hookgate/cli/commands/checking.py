@@ -19,7 +19,7 @@ ROUNDS = 4
 
 
 @dataclass
-class Findings:
+class FileFindings:
     """What a check came to.
 
     Attributes:
@@ -38,7 +38,7 @@ class Findings:
             self.problems.setdefault(problem.key, problem)
 
 
-def check_settings(state: State) -> Findings:
+def check_settings(state: State) -> FileFindings:
     """Return all that is wrong: keys and values, those of plugins, models, keys and listener.
 
     Raises:
@@ -47,7 +47,7 @@ def check_settings(state: State) -> Findings:
     """
     from hookgate.core.settings.file import complete_problems
 
-    findings = Findings()
+    findings = FileFindings()
     source, left_out = state.source, set[str]()
     for _ in range(ROUNDS):
         try:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NAME = re.compile(r"[a-z][a-z0-9_]{1,40}")
 
 
-class Kind(StrEnum):
+class PluginKind(StrEnum):
     """What the plugin begins as."""
 
     RULE = "rule"
@@ -32,10 +32,10 @@ class Kind(StrEnum):
 
 
 TITLES = {
-    Kind.RULE: "a rule for tool calls",
-    Kind.TOOL: "a tool for models",
-    Kind.PROVIDER: "a provider of models",
-    Kind.CARDS: "cards that models read",
+    PluginKind.RULE: "a rule for tool calls",
+    PluginKind.TOOL: "a tool for models",
+    PluginKind.PROVIDER: "a provider of models",
+    PluginKind.CARDS: "cards that models read",
 }
 
 
@@ -66,12 +66,12 @@ def new(
         hookgate plugins new acme_rules
     """
     del as_json  # Read by the state.
-    asked = {Kind.TOOL: tool, Kind.PROVIDER: provider, Kind.CARDS: cards}
+    asked = {PluginKind.TOOL: tool, PluginKind.PROVIDER: provider, PluginKind.CARDS: cards}
     chosen = [kind for kind, wanted in asked.items() if wanted]
     if len(chosen) > 1:
         raise typer.BadParameter("found more than one of --tool, --provider and --cards: use one")
     target = folder or Path(f"hookgate-{name.replace('_', '-')}")
-    written = package(name, target, chosen[0] if chosen else Kind.RULE)
+    written = package(name, target, chosen[0] if chosen else PluginKind.RULE)
 
     def render(console: Console) -> None:
         for path in written:
@@ -82,7 +82,7 @@ def new(
     state_of(ctx).show(data, render)
 
 
-def package(name: str, target: Path, kind: Kind) -> list[Path]:
+def package(name: str, target: Path, kind: PluginKind) -> list[Path]:
     """Write the package of a plugin.
 
     Args:

@@ -13,7 +13,7 @@ import typer
 from hookgate.cli.state import State, settle_memory, state_of
 
 if TYPE_CHECKING:
-    from hookgate.cli.client.note import Running
+    from hookgate.cli.client.note import RunningGateway
     from hookgate.core.gateway.serve import Listener
     from hookgate.core.settings.schema import Settings
     from hookgate.gateway import Gateway
@@ -62,7 +62,7 @@ def serve(
 
 async def run(state: State) -> int:
     """Start the gateway, listen, end well; return the exit code."""
-    from hookgate.cli.client.note import Running, address, take_note_away
+    from hookgate.cli.client.note import RunningGateway, address, take_note_away
     from hookgate.core.gateway import serve as listening
     from hookgate.core.gateway.access.auth import check_listener
     from hookgate.core.observability.log import EVERYTHING
@@ -80,7 +80,7 @@ async def run(state: State) -> int:
         def started(listener: Listener) -> None:
             url = address(listener.host, listener.port)
             stack.callback(take_note_away, state.settings.home)
-            _leave_note(gateway, Running(os.getpid(), url, listener.key))
+            _leave_note(gateway, RunningGateway(os.getpid(), url, listener.key))
             if state.err.is_terminal:
                 _greet(state, gateway, listener.url)
 
@@ -88,7 +88,7 @@ async def run(state: State) -> int:
         return await listening.serve(gateway, started=started)
 
 
-def _leave_note(gateway: Gateway, running: Running) -> None:
+def _leave_note(gateway: Gateway, running: RunningGateway) -> None:
     """Say where the gateway is; where that fails, say so, and try again until it works."""
     why = _note_problem(gateway, running)
     if why:
@@ -96,7 +96,7 @@ def _leave_note(gateway: Gateway, running: Running) -> None:
         gateway.host.spawn(_leave_note_later(gateway, running), name="the gateway's note")
 
 
-def _note_problem(gateway: Gateway, running: Running) -> str:
+def _note_problem(gateway: Gateway, running: RunningGateway) -> str:
     """Write the note; return why commands cannot follow it, or "" where they can."""
     from hookgate.cli.client.note import NOTE, NoteError, running_gateway, write_note
 
@@ -116,7 +116,7 @@ def _note_problem(gateway: Gateway, running: Running) -> str:
     )
 
 
-async def _leave_note_later(gateway: Gateway, running: Running) -> None:
+async def _leave_note_later(gateway: Gateway, running: RunningGateway) -> None:
     import asyncio
 
     while True:

@@ -22,7 +22,7 @@ _BEFORE_TOOL = frozenset(("before_tool_call", "resolve_ask", "tool_decided"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class TraceRow:
     """One line of the waterfall.
 
     Attributes:
@@ -115,7 +115,7 @@ class Trace:
         """How long the turn took, from sending the message to ``done``."""
         return self._took * 1000
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[TraceRow]:
         """Return everything in the order in which it began."""
         heard = [event for event in self._heard if event["turn"] == self.turn]
         if not heard:
@@ -146,8 +146,8 @@ def _end(span: Mapping[str, Any]) -> float:
     return float(span["at"]) + float(span["milliseconds"]) / 1000
 
 
-def _span_row(span: Mapping[str, Any], zero: float) -> Row:
-    return Row(
+def _span_row(span: Mapping[str, Any], zero: float) -> TraceRow:
+    return TraceRow(
         kind="hook",
         name=span["hook"],
         plugin=span["plugin"],
@@ -160,9 +160,9 @@ def _span_row(span: Mapping[str, Any], zero: float) -> Row:
 
 def _event_rows(
     events: list[Mapping[str, Any]], spans: list[Mapping[str, Any]], zero: float
-) -> list[Row]:
+) -> list[TraceRow]:
     """Return rows for what lies between the hooks: contexts, model calls, tool calls."""
-    rows: list[Row] = []
+    rows: list[TraceRow] = []
     uses: dict[str, Mapping[str, Any]] = {}
     since = zero
     for event in events:
@@ -195,8 +195,8 @@ def _row(
     end: float,
     zero: float,
     said: str,
-) -> Row:
-    return Row(
+) -> TraceRow:
+    return TraceRow(
         kind=kind,
         name=name,
         at=(begin - zero) * 1000,

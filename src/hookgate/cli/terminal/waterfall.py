@@ -14,7 +14,7 @@ from hookgate.kit.rendering import clean, one_line, short
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hookgate.cli.terminal.trace import Row, Trace
+    from hookgate.cli.terminal.trace import Trace, TraceRow
 
 _STAGES = (
     ("before_turn", "tag_turn", "plan_turn"),
@@ -60,7 +60,7 @@ def _head(trace: Trace) -> Text:
     )
 
 
-def _table(rows: Sequence[Row], columns: int) -> Table:
+def _table(rows: Sequence[TraceRow], columns: int) -> Table:
     # On a narrow terminal the bars alone say when.
     timed = columns >= NARROW
     room = max(columns - _HOOK - _PLUGIN - _TOOK - _GAPS - (_AT if timed else -3), 20)
@@ -91,20 +91,20 @@ def _table(rows: Sequence[Row], columns: int) -> Table:
     return table
 
 
-def _name(row: Row) -> Text:
+def _name(row: TraceRow) -> Text:
     if row.kind == "hook":
         return Text(row.name)
     mark = {"model": "● ", "tool": "▸ ", "context": "▤ "}[row.kind]
     return Text(mark + one_line(row.name), style=f"bold {_COLORS[row.kind]}")
 
 
-def _said(row: Row) -> Text:
+def _said(row: TraceRow) -> Text:
     if row.failed:
         return Text(short(row.said, 200), style="red")
     return Text(short(row.said, 200), style="dim" if row.said == "nothing" else "")
 
 
-def _bar(row: Row, whole: float, width: int) -> Text:
+def _bar(row: TraceRow, whole: float, width: int) -> Text:
     """Return a bar at its place; its ends are eighths of a character."""
     if whole <= 0:
         return Text("▏", style="cyan")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hookgate.kit.records import Records
     from hookgate.ports import Acceptance, Subject
 
-__all__ = ["AcceptanceBook", "Desk", "Waiting", "acceptances_of"]
+__all__ = ["AcceptanceBook", "AcceptanceDesk", "WaitingSubject", "acceptances_of"]
 
 UNREAD = "they have not been read yet"
 
@@ -63,7 +63,7 @@ async def acceptances_of(host: Host) -> AcceptanceBook:
     return book
 
 
-class Waiting(NamedTuple):
+class WaitingSubject(NamedTuple):
     """Something that does not count before somebody has accepted it as it is now.
 
     Attributes:
@@ -77,7 +77,7 @@ class Waiting(NamedTuple):
     why: str
 
 
-class Desk(NamedTuple):
+class AcceptanceDesk(NamedTuple):
     """Where the things of one kind are accepted.
 
     Attributes:
@@ -86,7 +86,7 @@ class Desk(NamedTuple):
             A digest that is not its own by now is a TurnError; "" is any.
     """
 
-    waiting: Callable[[], Iterable[Waiting]]
+    waiting: Callable[[], Iterable[WaitingSubject]]
     accept: Callable[..., Awaitable[object]]
 
 
@@ -120,7 +120,7 @@ class AcceptanceBook:
         self.in_process = records.in_process
         self.trusts_first = trusts_first
         self.problem = UNREAD
-        self.desks: dict[str, Desk] = {}
+        self.desks: dict[str, AcceptanceDesk] = {}
         self._records = records
         self._now = now
         self._file = file if self.in_process else None

@@ -12,12 +12,12 @@ from tests.support.examples import sampled
 from hookgate.builtin_plugins.wasm.engine.calls import CallContext
 from hookgate.builtin_plugins.wasm.engine.compiled.child import configure
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError
-from hookgate.builtin_plugins.wasm.engine.limits import Limits, Room
+from hookgate.builtin_plugins.wasm.engine.limits import Limits, StoreRoom
 from hookgate.builtin_plugins.wasm.engine.native import (
     EPOCH_CALLBACK,
     Bounds,
-    Cell,
     Failure,
+    StoreCell,
     native,
 )
 from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
@@ -141,21 +141,21 @@ SIZE = 65536
 
 
 @pytest.fixture
-def instance() -> Iterator[tuple[Cell, int]]:
+def instance() -> Iterator[tuple[StoreCell, int]]:
     """An instance whose memory has one page, with its store."""
     config = wasmtime.Config()
     configure(config)
     engine = wasmtime.Engine(config)
     module = wasmtime.Module(engine, ECHO_GUEST)
-    cell = Cell()
+    cell = StoreCell()
     epoch = EPOCH_CALLBACK(lambda *_: 0)
-    cell.open(native().address(engine), LIMITS, Room(), epoch)
+    cell.open(native().address(engine), LIMITS, StoreRoom(), epoch)
     yield cell, cell.instantiate_with(native().address(module), ())
     cell.close()
 
 
 @pytest.fixture
-def memory(instance: tuple[Cell, int]) -> tuple[Cell, int]:
+def memory(instance: tuple[StoreCell, int]) -> tuple[StoreCell, int]:
     cell, at = instance
     return cell, cell.memory(at)
 
@@ -168,7 +168,7 @@ def memory(instance: tuple[Cell, int]) -> tuple[Cell, int]:
     ],
 )
 def test_no_byte_outside_a_memory_is_read_or_written(
-    memory: tuple[Cell, int], start: int, count: int
+    memory: tuple[StoreCell, int], start: int, count: int
 ) -> None:
     cell, at = memory
 
@@ -181,7 +181,7 @@ def test_no_byte_outside_a_memory_is_read_or_written(
 
 @pytest.mark.parametrize("start", [0, 1, 1000, SIZE - 5])
 def test_bytes_inside_a_memory_are_read_as_they_were_written(
-    memory: tuple[Cell, int], start: int
+    memory: tuple[StoreCell, int], start: int
 ) -> None:
     cell, at = memory
 
@@ -191,7 +191,7 @@ def test_bytes_inside_a_memory_are_read_as_they_were_written(
     assert cell.read(at, SIZE, 0) == b""
 
 
-def test_a_function_of_other_types_is_not_called(instance: tuple[Cell, int]) -> None:
+def test_a_function_of_other_types_is_not_called(instance: tuple[StoreCell, int]) -> None:
     cell, at = instance
     alloc = cell.function(at, b"alloc")
 
