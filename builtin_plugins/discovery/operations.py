@@ -23,6 +23,7 @@ from hookgate import (
 )
 from hookgate.builtin_plugins.discovery.discoverer import Discoverer, Filter
 from hookgate.builtin_plugins.discovery.learn.view import META_TOOL
+from hookgate.builtin_plugins.discovery.show.results import Tier
 from hookgate.builtin_plugins.discovery.show.text import READ_TOOL
 from hookgate.catalogue import KIND_PATTERN, KINDS, capability_rows, is_chosen, matches
 from hookgate.settings import nearest
@@ -285,19 +286,6 @@ class FoundRow(OperationModel):
     """Whether it has all that it requires."""
 
 
-class TierText(OperationModel):
-    """One tier, as a model sees it."""
-
-    text: str
-    """The text."""
-    tokens: int
-    """Its tokens."""
-    ids: list[str]
-    """What it shows."""
-    left_out: list[str]
-    """What the budget had no room for."""
-
-
 class Discovered(OperationModel):
     """What a search came to."""
 
@@ -305,7 +293,7 @@ class Discovered(OperationModel):
     """What was looked for."""
     found: list[FoundRow]
     """What fits, best first."""
-    tiers: list[TierText]
+    tiers: tuple[Tier, ...]
     """The map of categories, the summaries, the full details."""
     tokens: int
     """Tokens of all tiers together."""
@@ -410,15 +398,7 @@ def _discovered(discovery: Discovery) -> Discovered:
     return Discovered(
         query=discovery.query,
         found=[_found(one) for one in discovery.found],
-        tiers=[
-            TierText(
-                text=tier.text,
-                tokens=tier.tokens,
-                ids=list(tier.ids),
-                left_out=list(tier.left_out),
-            )
-            for tier in discovery.tiers
-        ],
+        tiers=discovery.tiers,
         tokens=discovery.token_estimate,
         milliseconds={step: round(time, 3) for step, time in discovery.milliseconds.items()},
         index_version=discovery.index_version,

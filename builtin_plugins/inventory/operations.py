@@ -15,8 +15,6 @@ from hookgate.builtin_plugins.inventory.record import (
     Button,
     CapabilityRecord,
     Kind,
-    Scope,
-    Status,
     affordance,
 )
 from hookgate.builtin_plugins.inventory.service import Inventory, RecordFilter
@@ -51,19 +49,9 @@ def shown(record: CapabilityRecord) -> ShownRecord:
     return ShownRecord(**values, buttons=offered.buttons, note=offered.note)
 
 
-class RecordListParams(OperationModel):
+class RecordListParams(RecordFilter):
     """Which records to list."""
 
-    runtime: str = Field(default="", max_length=512)
-    """One runtime only, such as `native`."""
-    kind: Kind | None = None
-    """One kind only."""
-    scope: Scope | None = None
-    """One scope only."""
-    agent: str = Field(default="", max_length=512)
-    """What belongs to this agent only."""
-    status: Status | None = None
-    """One status only."""
     after: str = Field(default="", max_length=ID_CHARS)
     """The id behind which the page begins: `next` of the page before."""
     limit: int = Field(default=500, ge=1, le=5000)
@@ -176,15 +164,8 @@ class InventoryOperations:
             hookgate inventory list --runtime native --kind tool
         """
         merged = await self._inventory().read(refresh=params.refresh)
-        wanted = RecordFilter(
-            runtime=params.runtime,
-            kind=params.kind or "",
-            scope=params.scope or "",
-            agent=params.agent,
-            status=params.status or "",
-        )
         page, total, more = merged.page(
-            wanted, invocation.principal, after=params.after, limit=params.limit
+            params, invocation.principal, after=params.after, limit=params.limit
         )
         return ListedRecords.model_construct(
             records=tuple(shown(record) for record in page),

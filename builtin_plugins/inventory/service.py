@@ -12,7 +12,19 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from hookgate import STORE, SWITCHES, Capability, Host, Principal, StartError, StoreError, Switch
+from pydantic import Field
+
+from hookgate import (
+    STORE,
+    SWITCHES,
+    Capability,
+    Host,
+    OperationModel,
+    Principal,
+    StartError,
+    StoreError,
+    Switch,
+)
 from hookgate.builtin_plugins.inventory.kept.switches import NATIVE, Keeping
 from hookgate.builtin_plugins.inventory.multiplexer import Multiplexer
 from hookgate.builtin_plugins.inventory.projection import (
@@ -23,7 +35,13 @@ from hookgate.builtin_plugins.inventory.projection import (
     SourceStatus,
     fed,
 )
-from hookgate.builtin_plugins.inventory.record import CapabilityRecord, derived_writable
+from hookgate.builtin_plugins.inventory.record import (
+    CapabilityRecord,
+    Kind,
+    Scope,
+    Status,
+    derived_writable,
+)
 from hookgate.builtin_plugins.inventory.sources.source import (
     RuntimeDisconnectedError,
     RuntimeSource,
@@ -46,15 +64,24 @@ MANY = 2000
 _by_id = attrgetter("id")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordFilter:
-    """Which records are wanted; "" stands for any."""
+class RecordFilter(OperationModel):
+    """Which records are wanted; what is left out does not matter."""
 
-    runtime: str = ""
-    kind: str = ""
-    scope: str = ""
-    agent: str = ""
-    status: str = ""
+    runtime: str = Field(default="", max_length=512)
+    """One runtime only, such as `native`."""
+    kind: Kind | None = None
+    """One kind only."""
+    scope: Scope | None = None
+    """One scope only."""
+    agent: str = Field(default="", max_length=512)
+    """What belongs to this agent only."""
+    status: Status | None = None
+    """One status only."""
+
+    @property
+    def narrows(self) -> bool:
+        """Whether there is anything that it does not fit."""
+        return any(getattr(self, name) for name in RecordFilter.model_fields)
 
     def fits(self, record: CapabilityRecord) -> bool:
         """Whether a record is wanted."""
@@ -85,7 +112,7 @@ class Merged:
         their times, and whether they can be switched is derived.
         """
         found = self.records
-        if wanted != RecordFilter():
+        if wanted.narrows:
             found = tuple(filter(wanted.fits, found))
         if principal.agents is not None:
             may = principal.may_use_agent

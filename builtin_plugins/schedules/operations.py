@@ -24,25 +24,25 @@ class RunRow(OperationModel):
     schedule: str
     planned: str
     """When it was due, in UTC; of several the last."""
-    state: str
+    state: str = "running"
     """`running`, `done`, `refused`, `failed`, `cancelled`, `undelivered`, `interrupted`,
     `skipped` or `missed`."""
-    note: str
+    note: str = ""
     """Why it ended so."""
     first: str
     """When the first of them was due."""
-    count: int
+    count: int = 1
     """How many they are."""
-    more: bool
+    more: bool = False
     """Whether there were more than were counted."""
-    by: str
+    by: str = "clock"
     """`clock`, or who has started it by hand."""
-    attempt: int
+    attempt: int = 1
     """2 where it was run again after its gateway had stopped."""
-    started: str
-    ended: str
-    turn: str
-    session: str
+    started: str = ""
+    ended: str = ""
+    turn: str = ""
+    session: str = ""
 
 
 class ScheduleRow(OperationModel):

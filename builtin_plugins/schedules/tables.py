@@ -70,17 +70,8 @@ class Run(Record, RunRow):  # type: ignore[misc]  # whose settings are a dict ea
 
     schedule: str = Field(primary_key=True)
     planned: str = Field(primary_key=True)
-    first: str
     count: int = Field(default=1, sa_type=Integer)
-    more: bool = False
-    state: str = "running"
-    by: str = "clock"
     attempt: int = Field(default=1, sa_type=Integer)
-    started: str = ""
-    ended: str = ""
-    turn: str = ""
-    session: str = ""
-    note: str = ""
     gateway: str = ""
     until: datetime | None = None
     """Until when its gateway is believed to run it where gateways share the database."""

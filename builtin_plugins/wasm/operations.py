@@ -16,7 +16,12 @@ from hookgate import (
     not_found,
     operation,
 )
-from hookgate.builtin_plugins.wasm.packages.detail import PluginDetail, detail_of, held_against
+from hookgate.builtin_plugins.wasm.packages.detail import (
+    PluginDetail,
+    PluginHead,
+    detail_of,
+    held_against,
+)
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.service import Plugin, WasmPlugins
@@ -26,13 +31,9 @@ Name = Annotated[str, Field(min_length=1, max_length=256)]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
-class GuestRow(OperationModel):
-    """One plugin of the sandbox."""
+class GuestRow(PluginHead):
+    """One plugin of the sandbox; of a folder that cannot be read, `name` is the folder's."""
 
-    name: str
-    """Its name; of a folder that cannot be read, the folder's."""
-    version: str
-    """Its version; empty where it cannot be read."""
     kind: Literal["tool", "channel", ""]
     """What it brings."""
     state: Literal["running", "loading", "new", "changed", "hidden", "broken"]
@@ -40,18 +41,8 @@ class GuestRow(OperationModel):
     accepted; another of its name comes before it; it cannot be used."""
     why: str
     """Why it does not run; empty where it does."""
-    folder: str
-    """Where it lies."""
     installed: bool
     """Whether it is a copy in the home folder."""
-    digest: str
-    """SHA-256 over manifest and module: what is accepted."""
-    module: str
-    """SHA-256 of the module."""
-    form: Literal["core", "component", "extism", ""]
-    """The form of its module, where it runs."""
-    grants: tuple[str, ...]
-    """All that it may do beside computing."""
     tools: tuple[str, ...]
     """The names of its tools."""
 
@@ -61,23 +52,6 @@ class GuestRows(OperationModel):
 
     plugins: tuple[GuestRow, ...]
     """The installed ones, then those of the folders of the settings."""
-
-
-class AcceptedRow(OperationModel):
-    """What was accepted."""
-
-    name: str
-    """The plugin."""
-    version: str
-    """Its version."""
-    digest: str
-    """SHA-256 over manifest and module."""
-    grants: tuple[str, ...]
-    """What it was granted."""
-    state: str
-    """What it is now: `running`, or another word of `wasm.list`."""
-    why: str
-    """Why it does not run; empty where it does."""
 
 
 class Removed(OperationModel):
@@ -193,7 +167,7 @@ class WasmOperations:
         invocation: Invocation,
         folder: Annotated[str, Field(min_length=1, max_length=4096)],
         digest: Digest,
-    ) -> AcceptedRow:
+    ) -> GuestRow:
         """Copy a plugin from a folder of the gateway's machine, and accept it.
 
         Args:
@@ -210,15 +184,7 @@ class WasmOperations:
         accepted = await plugins.install(place, digest=digest, by=invocation.principal.id)
         # Its tools are looked at, as those of others are, before a model sees them.
         await invocation.host.reload()
-        now = plugins.named(accepted.name)
-        return AcceptedRow(
-            name=accepted.name,
-            version=accepted.version,
-            digest=accepted.digest,
-            grants=accepted.grants,
-            state=now.state,
-            why=now.why,
-        )
+        return _row(plugins.named(accepted.name))
 
     @operation("wasm.remove", scope="operate")
     async def remove(self, invocation: Invocation, name: Name, values: bool = False) -> Removed:

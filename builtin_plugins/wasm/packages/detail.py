@@ -39,35 +39,40 @@ class ToolDetail(OperationModel):
     """The longest time of one call."""
 
 
-class PluginDetail(OperationModel):
-    """All about one plugin of the sandbox."""
+class PluginHead(OperationModel):
+    """What there is to say of every plugin of the sandbox; empty where it cannot be read."""
 
     name: str
     """Its name."""
     version: str
     """Its version."""
-    kind: Literal["tool", "channel"]
-    """What it brings."""
-    description: str
-    """What it is."""
     folder: str
     """Where it lies."""
     digest: str
     """SHA-256 over manifest and module: what is accepted."""
     module: str
     """SHA-256 of the module."""
-    bytes: int
-    """The size of the module."""
+    form: Literal["core", "component", "extism", ""]
+    """The form of the module, where it runs."""
     grants: tuple[str, ...]
     """All that it may do beside computing."""
+
+
+class PluginDetail(PluginHead):
+    """All about one plugin of the sandbox."""
+
+    kind: Literal["tool", "channel"]
+    """What it brings."""
+    description: str
+    """What it is."""
+    bytes: int
+    """The size of the module."""
     limits: dict[str, float]
     """What one call may use."""
     tools: tuple[ToolDetail, ...]
     """Its tools."""
     connection: Literal["webhook", "polling", ""]
     """How messages come in, of a channel."""
-    form: Literal["core", "component", "extism", ""]
-    """The form of the module, where it runs."""
     exports: tuple[str, ...]
     """What the module exports, where it runs."""
     accepted: bool
