@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from hookgate import Host, Operation, operations_of
-from hookgate.builtin_plugins.control import acceptance, chat, tool_call
+from hookgate.builtin_plugins.control import acceptance, chat
 from hookgate.builtin_plugins.control.inspection import Inspection
 from hookgate.builtin_plugins.control.operations import Control
 from hookgate.builtin_plugins.control.sessions import Sessions
@@ -40,6 +40,4 @@ class Plugin:
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
         """Bring the operations that talk, list, look, cancel, reload and revoke."""
-        return operations_of(
-            Control(host), Sessions(host), chat, tool_call, Inspection(host), acceptance
-        )
+        return operations_of(Control(host), Sessions(host), chat, Inspection(host), acceptance)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hookgate import EmbeddingError
-from hookgate.builtin_plugins.embedding.reading import TextReading, Tokens
+from hookgate.builtin_plugins.embedding.readings import TextReading, Tokens
 from hookgate.builtin_plugins.embedding.worker import PreparedText
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import httpx
 import orjson
 
 from hookgate import Egress, EgressDeniedError, EgressError, EmbeddingError
-from hookgate.builtin_plugins.embedding.reading import TextReading
+from hookgate.builtin_plugins.embedding.readings import TextReading
 from hookgate.kit.durations import retry_after
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hookgate import EmbeddingError
-from hookgate.builtin_plugins.embedding.reading import TextReading
+from hookgate.builtin_plugins.embedding.readings import TextReading
 from hookgate.builtin_plugins.embedding.worker import PreparedText
 from hookgate.settings import expanded
 

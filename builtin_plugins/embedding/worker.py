@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hookgate import EmbeddingError
-from hookgate.builtin_plugins.embedding.reading import TextReading
+from hookgate.builtin_plugins.embedding.readings import TextReading
 from hookgate.builtin_plugins.embedding.service import plan_batches
 
 if TYPE_CHECKING:

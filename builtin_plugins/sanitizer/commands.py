@@ -39,7 +39,7 @@ def scan(
     Example:
         hookgate cards scan items.jsonl.gz --out run.jsonl
     """
-    from hookgate.builtin_plugins.sanitizer.scanning import scan_file
+    from hookgate.builtin_plugins.sanitizer.report import scan_file
 
     state = state_of(ctx)
     summary = scan_file(items, out)
@@ -87,7 +87,7 @@ def explain(
     Example:
         hookgate sanitizer explain SKILL.md
     """
-    from hookgate.builtin_plugins.sanitizer.explaining import explained, rendered
+    from hookgate.builtin_plugins.sanitizer.report import explained, rendered
     from hookgate.builtin_plugins.sanitizer.settings import SanitizerSettings
     from hookgate.settings import section_of
 
@@ -104,10 +104,10 @@ COMMANDS = {"cards scan": scan, "sanitizer explain": explain}
 
 
 def objections(card: Card, first: int) -> Sequence[Problem]:
-    """See `hookgate.builtin_plugins.sanitizer.explaining.objections`."""
-    from hookgate.builtin_plugins.sanitizer import explaining
+    """See `hookgate.builtin_plugins.sanitizer.report.objections`."""
+    from hookgate.builtin_plugins.sanitizer import report
 
-    return explaining.objections(card, first)
+    return report.objections(card, first)
 
 
 CHECKS = {"card": objections}

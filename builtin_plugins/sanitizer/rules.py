@@ -14,7 +14,7 @@ from hookgate import HookgateError, Severity
 from hookgate.builtin_plugins.sanitizer.text import fold
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.sanitizer.budget import Budget
+    from hookgate.builtin_plugins.sanitizer.detector import Budget
 
 _FOREIGN = re.compile(r"[^\x00-\x7f]")
 RULES = Path(__file__).with_name("rules.toml")

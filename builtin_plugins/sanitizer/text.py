@@ -17,7 +17,7 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.sanitizer.budget import Budget
+    from hookgate.builtin_plugins.sanitizer.detector import Budget
 
 # Letters of Cyrillic, Greek and the phonetic alphabets, and the Latin ones they look like.
 _LOOKALIKES = str.maketrans(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from hookgate import SWITCHES, Host, Invocation, OperationModel, TurnError, not_found, operation
-from hookgate.builtin_plugins.schedules.running import tidy
+from hookgate.builtin_plugins.schedules.runs import tidy
 from hookgate.builtin_plugins.schedules.scheduler import SWITCH, Scheduler, paused_in
 
 if TYPE_CHECKING:

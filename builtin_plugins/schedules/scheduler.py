@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from hookgate import STORE, SWITCHES, Host, Principal, Switch, TurnError
-from hookgate.builtin_plugins.schedules.looking import MADE_UP, Missed, look
-from hookgate.builtin_plugins.schedules.running import Runs
+from hookgate.builtin_plugins.schedules.runs import Runs
+from hookgate.builtin_plugins.schedules.timing import MADE_UP, Missed, look
 from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:

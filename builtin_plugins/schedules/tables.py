@@ -25,8 +25,8 @@ from sqlalchemy import (
 )
 
 from hookgate import Principal, Store, new_id
-from hookgate.builtin_plugins.schedules.looking import MADE_UP, Look, Missed
 from hookgate.builtin_plugins.schedules.operations import RunRow
+from hookgate.builtin_plugins.schedules.timing import MADE_UP, Look, Missed
 from hookgate.kit.records import Field, Record
 from hookgate.kit.records.statements import Trim, insert_new
 

@@ -8,7 +8,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from hookgate.builtin_plugins.sanitizer.commands import scan
-from hookgate.builtin_plugins.sanitizer.scanning import ScanError
+from hookgate.builtin_plugins.sanitizer.report import ScanError
 from hookgate.cli.state import State
 
 ITEMS = [

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hookgate.builtin_plugins.embedding.onnx import OnnxModel, find_files
-from hookgate.builtin_plugins.embedding.reading import TextReading
+from hookgate.builtin_plugins.embedding.readings import TextReading
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 from hookgate.builtin_plugins.embedding.worker import PreparedText
 from hookgate.core.domain.errors import EmbeddingError

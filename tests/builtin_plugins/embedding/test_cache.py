@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.embedding.cache import QueryCache, key_of
+from hookgate.builtin_plugins.embedding.service import QueryCache, key_of
 
 KEYS = st.sampled_from("abcdef")
 

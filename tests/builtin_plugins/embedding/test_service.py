@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hookgate.builtin_plugins.embedding.reading import TextReading
+from hookgate.builtin_plugins.embedding.readings import TextReading
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder, NoEngine
 from hookgate.core.domain.errors import EmbeddingError
 

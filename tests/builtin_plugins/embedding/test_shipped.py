@@ -15,7 +15,7 @@ from tests.support.script import until
 
 from hookgate.builtin_plugins.awareness.selection.router import examples
 from hookgate.builtin_plugins.embedding.onnx import OnnxModel
-from hookgate.builtin_plugins.embedding.reading import TextReading
+from hookgate.builtin_plugins.embedding.readings import TextReading
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder
 from hookgate.builtin_plugins.embedding.shipped import SHIPPED, ShippedVectors, key_of
 from hookgate.builtin_plugins.embedding.worker import ThreadEngine

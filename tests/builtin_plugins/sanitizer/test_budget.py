@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.examples import examples, sampled
 
-from hookgate.builtin_plugins.sanitizer.budget import LEAST, STEPS, Budget
-from hookgate.builtin_plugins.sanitizer.detector import MAX_DEPTH, TOO_COSTLY, inspect, verdict
+from hookgate.builtin_plugins.sanitizer.detector import (
+    LEAST,
+    MAX_DEPTH,
+    STEPS,
+    TOO_COSTLY,
+    Budget,
+    inspect,
+    verdict,
+)
 from hookgate.builtin_plugins.sanitizer.sanitizer import digest_of, judged
 from hookgate.core.domain.descriptors import Card, Rejected
 

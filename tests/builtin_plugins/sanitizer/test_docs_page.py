@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hookgate.builtin_plugins.sanitizer import rules
-from hookgate.builtin_plugins.sanitizer.explaining import explained
+from hookgate.builtin_plugins.sanitizer.report import explained
 from hookgate.builtin_plugins.sanitizer.settings import SanitizerSettings
 
 PAGE = Path(__file__).parents[3] / "docs/plugins/sanitizer.md"

@@ -8,7 +8,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from hookgate.builtin_plugins.sanitizer.commands import explain
-from hookgate.builtin_plugins.sanitizer.explaining import ExplainError, explained
+from hookgate.builtin_plugins.sanitizer.report import ExplainError, explained
 from hookgate.builtin_plugins.sanitizer.sanitizer import judged
 from hookgate.builtin_plugins.sanitizer.settings import SanitizerSettings
 from hookgate.cli.state import State

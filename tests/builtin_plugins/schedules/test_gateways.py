@@ -20,9 +20,9 @@ from tests.support.script import Script, Scripted, say, settings, until
 
 from hookgate import Gateway
 from hookgate.builtin_plugins.schedules import tables
-from hookgate.builtin_plugins.schedules.looking import look
 from hookgate.builtin_plugins.schedules.settings import JobSettings
 from hookgate.builtin_plugins.schedules.tables import Book
+from hookgate.builtin_plugins.schedules.timing import look
 from hookgate.kit.tables import tables_of
 from hookgate.ports import STORE
 

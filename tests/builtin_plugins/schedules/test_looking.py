@@ -8,9 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.schedules.looking import COUNTED, Missed, look, spread
 from hookgate.builtin_plugins.schedules.settings import JobSettings
-from hookgate.builtin_plugins.schedules.timing import Timing
+from hookgate.builtin_plugins.schedules.timing import COUNTED, Missed, Timing, look, spread
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

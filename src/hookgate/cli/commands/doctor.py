@@ -7,7 +7,7 @@ import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from hookgate.cli.terminal.tracing import isolated
+from hookgate.cli.terminal.trace import isolated
 from hookgate.core.domain.errors import ConfigError, HookgateError, counted
 from hookgate.core.domain.events import CUT_SHORT, HookSpan
 

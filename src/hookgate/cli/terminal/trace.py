@@ -1,16 +1,26 @@
-"""What happened in a turn, and when: hook spans and the turn's own events on one clock."""
+"""What happened in a turn, and when; following hooks, and measuring them."""
 
 from __future__ import annotations
 
 import asyncio
+import fnmatch
+import statistics
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+from hookgate.core.domain.errors import HookgateError, StartError
 
 if TYPE_CHECKING:
     from hookgate.cli.client.local import Client, Stream
+    from hookgate.cli.state import State
+    from hookgate.core.domain.events import Event
+    from hookgate.core.settings.schema import Settings
+    from hookgate.gateway import Gateway
 
 QUIET_SECONDS = 0.25
 """Silence after ``done`` that means that the hooks behind a turn have run, too."""
@@ -262,3 +272,137 @@ async def _until_quiet(trace: Trace) -> None:
     while heard != trace.heard and time.monotonic() < end:
         heard = trace.heard
         await asyncio.sleep(QUIET_SECONDS)
+
+
+# -- Following hooks, and measuring them -----------------------------------------
+
+
+async def follow(state: State, hook: str, plugin: str, *, quiet: bool) -> None:
+    """Print spans of the running gateway until it ends or the user interrupts."""
+    if await state.running() is None:
+        raise StartError(
+            "no gateway runs with these settings, so there is nothing to follow: start one with "
+            "`hookgate serve`, or look at a single turn with `hookgate turn TEXT --explain`"
+        )
+    client = await state.client()
+    params = {"types": ["hook"], "spans": True}
+    async with client.stream("events.subscribe", params) as stream:
+        if not state.json:
+            state.err.print(f"Following the hooks of {client.where}; Ctrl-C ends it.", style="dim")
+        async for kind, event in stream:
+            if kind == "events.missed":
+                state.err.print(f"{event['events']} events were missed", style="yellow")
+            elif kind == "event" and _wanted(event["data"], hook, plugin, quiet=quiet):
+                _print_span(state, event)
+
+
+def _wanted(span: Mapping[str, Any], hook: str, plugin: str, *, quiet: bool) -> bool:
+    return (
+        fnmatch.fnmatchcase(span["hook"], hook)
+        and fnmatch.fnmatchcase(span["plugin"], plugin)
+        and not (quiet and span["outcome"] == "nothing")
+    )
+
+
+def _print_span(state: State, event: Mapping[str, Any]) -> None:
+    from rich.text import Text
+
+    from hookgate.kit.rendering import short
+
+    span = event["data"]
+    if state.json:
+        import orjson
+
+        print(orjson.dumps({"turn": event["turn"], **span}).decode(), flush=True)
+        return
+    line = Text(time.strftime("%H:%M:%S "), style="dim")
+    line.append(f"{event['turn'][-6:]:<6} ", style="dim")
+    line.append(f"{span['milliseconds']:9.3f} ms  ")
+    line.append(f"{span['hook']:<22} ", style="bold")
+    line.append(f"{span['plugin']:<12} ", style="cyan")
+    line.append(short(span["outcome"]), style="red" if span["failed"] else "")
+    state.out.print(line, soft_wrap=True)
+
+
+def isolated(settings: Settings, home: str, *, demo: bool = False) -> Settings:
+    """Return `settings` with an empty home, for a gateway that leaves the user's alone.
+
+    The plugins' sections stay as they are: a store that is elsewhere by them stays there.
+
+    Args:
+        settings: The user's.
+        home: The folder in place of theirs.
+        demo: Whether the demo agent takes the place of theirs.
+    """
+    log = settings.log.model_copy(update={"level": "error"})
+    others: dict[str, Any] = {"agents": {}, "bindings": (), "default_agent": None} if demo else {}
+    return settings.model_copy(update={"home": Path(home), "log": log, **others})
+
+
+async def measure(state: State, turns: int, text: str) -> dict[str, Any]:
+    """Run turns and return what each hook of each plugin took of them."""
+    with tempfile.TemporaryDirectory(prefix="hookgate-bench-") as home:
+        async with state.gateway(isolated(state.settings, home, demo=True)) as gateway:
+            await _turn(gateway, text, 0)
+            spans: dict[tuple[str, str], list[float]] = {}
+
+            def count(event: Event) -> bool:
+                # Taken where it is published: a queue could overflow.
+                if event.type == "hook":
+                    key = (event.data["hook"], event.data["plugin"])
+                    spans.setdefault(key, []).append(event.data["milliseconds"])
+                return False
+
+            whole = [await _turn(gateway, text, number) for number in range(1, turns // 2 + 2)]
+            with gateway.host.events.subscribe(
+                scopes=frozenset({"operate"}), capacity=1, where=count, spans=True
+            ):
+                watched = [
+                    await _turn(gateway, text, number) for number in range(1000, 1000 + turns)
+                ]
+            return _summary(spans, turns, whole, watched)
+
+
+async def _turn(gateway: Gateway, text: str, number: int) -> float:
+    """Run a turn in a session of its own; return its milliseconds."""
+    from hookgate.core.domain.turn import Address
+
+    start = time.perf_counter()
+    turn = await gateway.chat(text, address=Address("bench", "local", f"turn-{number}"))
+    taken = (time.perf_counter() - start) * 1000
+    if turn.error is not None:
+        raise HookgateError(f"a turn of the measurement failed: {turn.error}")
+    return taken
+
+
+def _summary(
+    spans: Mapping[tuple[str, str], list[float]],
+    turns: int,
+    whole: list[float],
+    watched: list[float],
+) -> dict[str, Any]:
+    rows = [
+        {
+            "hook": hook,
+            "plugin": plugin,
+            "calls_per_turn": round(len(times) / turns, 2),
+            "median_us": round(statistics.median(times) * 1000, 1),
+            "p95_us": round(_percentile(times, 0.95) * 1000, 1),
+            "us_per_turn": round(sum(times) * 1000 / turns, 1),
+        }
+        for (hook, plugin), times in spans.items()
+    ]
+    rows.sort(key=lambda row: -float(str(row["us_per_turn"])))
+    return {
+        "hooks": rows,
+        "turns": turns,
+        "turn_median_ms": round(statistics.median(whole), 3),
+        "turn_p95_ms": round(_percentile(whole, 0.95), 3),
+        "turn_median_ms_while_traced": round(statistics.median(watched), 3),
+        "hooks_ms_per_turn": round(sum(map(sum, spans.values())) / turns, 3),
+    }
+
+
+def _percentile(values: list[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
