@@ -32,7 +32,7 @@ class TooCostlyError(Exception):
     """The text would take more steps than it is allowed; the message is for people."""
 
 
-class Budget:
+class LookBudget:
     """The steps that one text may still take, with all that is unpacked from it.
 
     Attributes:
@@ -166,7 +166,7 @@ def inspect(
     text: str,
     threshold: float = THRESHOLD,
     weights: ModelWeights | None = None,
-    budget: Budget | None = None,
+    budget: LookBudget | None = None,
 ) -> tuple[Finding, ...]:
     """Return what in `text` gives orders to the model that reads it, in the order of the text.
 
@@ -181,7 +181,7 @@ def inspect(
         budget: What looking may cost; what a text of this length may, where none is given.
     """
     found: list[Finding] = []
-    looking = _Looking(weights or model.weights(), budget or Budget(text))
+    looking = _Looking(weights or model.weights(), budget or LookBudget(text))
     try:
         found += islice(looking.through(text, threshold), MAX_FINDINGS)
     except TooCostlyError as error:
@@ -231,7 +231,7 @@ class _Looking:
     """
 
     weights: ModelWeights
-    budget: Budget
+    budget: LookBudget
 
     def through(
         self, text: str, threshold: float, depth: int = 0, packed: bool = False
@@ -310,7 +310,7 @@ class _Around:
     """A text in plain form with what stands around its places, which few texts are asked for."""
 
     folded: Folded
-    budget: Budget
+    budget: LookBudget
 
     @cached_property
     def _surroundings(self) -> TextSurroundings:

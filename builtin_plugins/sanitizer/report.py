@@ -170,7 +170,7 @@ class ScanError(HookgateError):
 
 
 @dataclass(slots=True)
-class Counted:
+class CountedTexts:
     """How many texts there are of one sort, and how many of them are flagged."""
 
     items: int = 0
@@ -190,7 +190,7 @@ class Summary:
 
     items: int = 0
     flagged: int = 0
-    by: dict[str, Counted] = field(default_factory=dict)
+    by: dict[str, CountedTexts] = field(default_factory=dict)
     milliseconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -224,7 +224,7 @@ def scan_file(items: Path, out: Path) -> Summary:
 
 def _scan(items: Path, write: Any) -> Summary:
     summary, taken = Summary(), []
-    counts: dict[str, Counted] = defaultdict(Counted)
+    counts: dict[str, CountedTexts] = defaultdict(CountedTexts)
     seen: set[str] = set()
     for number, item in _items(items):
         place = f"{items}:{number}"

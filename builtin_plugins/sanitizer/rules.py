@@ -14,7 +14,7 @@ from hookgate import HookgateError, Severity
 from hookgate.builtin_plugins.sanitizer.text import fold
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.sanitizer.detector import Budget
+    from hookgate.builtin_plugins.sanitizer.detector import LookBudget
 
 _FOREIGN = re.compile(r"[^\x00-\x7f]")
 RULES = Path(__file__).with_name("rules.toml")
@@ -27,7 +27,7 @@ PER_WINDOW, PER_CHARACTER = 100, 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class SanitizerRule:
     """One entry of ``rules.toml``, where each field is explained."""
 
     name: str
@@ -56,12 +56,12 @@ class RuleError(HookgateError):
 
 
 @cache
-def rules() -> tuple[Rule, ...]:
+def rules() -> tuple[SanitizerRule, ...]:
     """Read the rules. Their patterns are made when the first text is judged."""
     return read(RULES)
 
 
-def read(path: Path) -> tuple[Rule, ...]:
+def read(path: Path) -> tuple[SanitizerRule, ...]:
     """Read a file of rules, and hold each to the texts that it has to find and to pass.
 
     Raises:
@@ -76,7 +76,7 @@ def read(path: Path) -> tuple[Rule, ...]:
             f"{path}: found no TOML ({error}), expected entries of [[rules]]; write a pattern "
             "between three single quotes, in which a backslash is a backslash"
         ) from None
-    made: dict[str, Rule] = {}
+    made: dict[str, SanitizerRule] = {}
     for number, entry in enumerate(entries, 1):
         rule = _rule(entry, f"{path}: rule {entry.get('name', number)!r}")
         if rule.name in made:
@@ -85,7 +85,7 @@ def read(path: Path) -> tuple[Rule, ...]:
     return tuple(made.values())
 
 
-def _rule(entry: dict[str, Any], place: str) -> Rule:
+def _rule(entry: dict[str, Any], place: str) -> SanitizerRule:
     for key, (kind, what) in _KEYS.items():
         if not isinstance(entry.get(key), kind) or not entry[key]:
             found = f"{entry[key]!r} as" if key in entry else "no"
@@ -107,7 +107,7 @@ def _rule(entry: dict[str, Any], place: str) -> Rule:
             "expression of Python; mend it there, a literal bracket is written \\["
         ) from None
     hints = tuple(str(word).lower() for word in entry["hint"])
-    rule = Rule(**{**entry, "pattern": pattern, "hint": hints})
+    rule = SanitizerRule(**{**entry, "pattern": pattern, "hint": hints})
     for key, expected in (("finds", True), ("passes", False)):
         text = fold(entry[key]).text
         if any(_places(text, text, rule, None)) is not expected:
@@ -123,8 +123,8 @@ def _rule(entry: dict[str, Any], place: str) -> Rule:
 
 
 def found(
-    text: str, budget: Budget | None = None, *, floor: bool = False
-) -> Iterator[tuple[Rule, Iterator[tuple[int, int]]]]:
+    text: str, budget: LookBudget | None = None, *, floor: bool = False
+) -> Iterator[tuple[SanitizerRule, Iterator[tuple[int, int]]]]:
     """Yield the rules that may find something in a text, each with the places where it does.
 
     Args:
@@ -138,7 +138,9 @@ def found(
             yield rule, _places(text, small, rule, budget)
 
 
-def _places(text: str, small: str, rule: Rule, budget: Budget | None) -> Iterator[tuple[int, int]]:
+def _places(
+    text: str, small: str, rule: SanitizerRule, budget: LookBudget | None
+) -> Iterator[tuple[int, int]]:
     for start, end in _windows(small, rule):
         if budget:
             budget.spend(PER_WINDOW + PER_CHARACTER * (end - start))
@@ -146,7 +148,7 @@ def _places(text: str, small: str, rule: Rule, budget: Budget | None) -> Iterato
             yield match.span()
 
 
-def _windows(small: str, rule: Rule) -> Iterator[tuple[int, int]]:
+def _windows(small: str, rule: SanitizerRule) -> Iterator[tuple[int, int]]:
     """Yield the parts of a text in which a rule's pattern may be found, none twice."""
     if rule.floor:
         if any(hint in small for hint in rule.hint):

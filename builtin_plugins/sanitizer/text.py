@@ -17,7 +17,7 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.sanitizer.detector import Budget
+    from hookgate.builtin_plugins.sanitizer.detector import LookBudget
 
 # Letters of Cyrillic, Greek and the phonetic alphabets, and the Latin ones they look like.
 _LOOKALIKES = str.maketrans(
@@ -169,7 +169,7 @@ class _Way(NamedTuple):
     across: bool = False  # it may reach across lines
 
 
-def decoded(text: str, budget: Budget) -> list[Packed]:
+def decoded(text: str, budget: LookBudget) -> list[Packed]:
     """Return what is packed in `text` and holds words."""
     pieces = []
     # Each line has a line break before it, so that patterns begin with something rare.
@@ -195,7 +195,7 @@ def decoded(text: str, budget: Budget) -> list[Packed]:
 
 
 def _spans(
-    text: str, way: _Way, views: dict[bytes | None, bytes], budget: Budget
+    text: str, way: _Way, views: dict[bytes | None, bytes], budget: LookBudget
 ) -> Iterator[tuple[int, int]]:
     """Yield where a way is found."""
     lines = {0: len(text)} if way.across else _hinted(views[None], views[way.view], way.hints)
@@ -219,7 +219,7 @@ def _hinted(small: bytes, view: bytes, hints: tuple[bytes, ...]) -> dict[int, in
     return lines
 
 
-def _lines(text: str, way: _Way, budget: Budget) -> Iterator[tuple[int, int]]:
+def _lines(text: str, way: _Way, budget: LookBudget) -> Iterator[tuple[int, int]]:
     """Yield the lines in which a way is found often enough."""
     at = 0
     while found := way.pattern.search(text, at):

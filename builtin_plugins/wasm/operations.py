@@ -24,7 +24,7 @@ from hookgate.builtin_plugins.wasm.packages.detail import (
 )
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.wasm.service import Plugin, WasmPlugins
+    from hookgate.builtin_plugins.wasm.service import SandboxPlugin, WasmPlugins
 
 
 Name = Annotated[str, Field(min_length=1, max_length=256)]
@@ -210,7 +210,7 @@ class WasmOperations:
         return Removed(name=name, removed=removed, values=deleted)
 
 
-def _row(plugin: Plugin) -> GuestRow:
+def _row(plugin: SandboxPlugin) -> GuestRow:
     found, package = plugin.found, plugin.found.package
     manifest = None if package is None else package.manifest
     return GuestRow(

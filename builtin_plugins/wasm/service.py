@@ -52,7 +52,7 @@ PluginState: TypeAlias = Literal["running", "loading", "new", "changed", "hidden
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plugin:
+class SandboxPlugin:
     """One plugin, as it was found the last time that somebody looked.
 
     Attributes:
@@ -72,7 +72,7 @@ class Plugin:
 class _Look:
     """What one look at all plugins came to; those that count are ``loading`` in it."""
 
-    plugins: list[Plugin] = field(default_factory=list)
+    plugins: list[SandboxPlugin] = field(default_factory=list)
     problem: str = ""
     begun: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -165,11 +165,11 @@ class WasmPlugins:
     # -- what there is -------------------------------------------------------
 
     @property
-    def plugins(self) -> Sequence[Plugin]:
+    def plugins(self) -> Sequence[SandboxPlugin]:
         """All plugins, as they were found the last time, and what has become of them since."""
         return tuple(map(self._now_of, self._look.plugins))
 
-    def _now_of(self, one: Plugin) -> Plugin:
+    def _now_of(self, one: SandboxPlugin) -> SandboxPlugin:
         if one.state != "loading":
             return one
         load = self._loads.of(one)
@@ -260,7 +260,7 @@ class WasmPlugins:
             )
             return look
 
-    def _looked_at(self, found: Found, fresh: list[GuestAcceptance]) -> Plugin:
+    def _looked_at(self, found: Found, fresh: list[GuestAcceptance]) -> SandboxPlugin:
         from hookgate.builtin_plugins.wasm.packages.acceptance import GuestAcceptance
 
         package = found.package
@@ -272,10 +272,10 @@ class WasmPlugins:
             fresh.append(GuestAcceptance.of(package, installed=False, by="", at=self._now()))
         elif found.state != "accepted" or package is None:
             state: PluginState = "broken" if found.state == "accepted" else found.state
-            return Plugin(found=light, state=state, why=found.why)
-        return Plugin(found=light, state="loading")
+            return SandboxPlugin(found=light, state=state, why=found.why)
+        return SandboxPlugin(found=light, state="loading")
 
-    def _held_to_first(self, one: Plugin) -> Plugin:
+    def _held_to_first(self, one: SandboxPlugin) -> SandboxPlugin:
         """Hold what was new against what another gateway may have accepted first."""
         first, package = self.book.of(GUEST).get(one.found.name), one.found.package
         if one.state != "loading" or package is None or first is None:
@@ -379,7 +379,7 @@ class WasmPlugins:
 
     # -- changing --------------------------------------------------------------
 
-    def named(self, name: str) -> Plugin:
+    def named(self, name: str) -> SandboxPlugin:
         """Return the plugin called `name`: the one that counts, where there are several.
 
         Raises:
@@ -393,7 +393,7 @@ class WasmPlugins:
             action="`hookgate wasm list` shows all",
         )
 
-    def _matching(self, name: str) -> Iterator[Plugin]:
+    def _matching(self, name: str) -> Iterator[SandboxPlugin]:
         named = [one for one in self.plugins if one.found.name == name]
         yield from sorted(named, key=lambda one: one.state == "hidden")
 
@@ -502,7 +502,7 @@ class WasmPlugins:
         return self.host.clock.now().isoformat()
 
 
-def _part(plugin: Plugin) -> str:
+def _part(plugin: SandboxPlugin) -> str:
     """Return what `status` calls a plugin that does not run."""
     place = f" in {plugin.found.folder}" if plugin.state == "hidden" else ""
     return f"wasm plugin {plugin.found.name}{place}"

@@ -36,7 +36,7 @@ class CallLimits(Section):
     """The answer of one call."""
 
 
-class LimitSettings(CallLimits):
+class GuestLimitSettings(CallLimits):
     """``[plugin.wasm.limits]``: what a plugin may ask for at most in its ``[limits]``.
 
     What a plugin does not ask for is hookgate's own default, or this where this is less.
@@ -64,7 +64,7 @@ class WasmSettings(Section):
     memory_bytes: int = Field(default=1024 * MB, ge=MB)
     """What the memories and tables of all calls that have begun may take together, each counted
     by its limits. A call that does not fit waits, for as long as it may run."""
-    limits: LimitSettings = LimitSettings()
+    limits: GuestLimitSettings = GuestLimitSettings()
     """What a plugin may ask for at most."""
     http_seconds: float = Field(default=20.0, gt=0, le=600)
     """The limit of one request of a guest with its redirects; less where its call ends earlier."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from hookgate import __version__
-from hookgate.core.gateway.access.auth import Gate
+from hookgate.core.gateway.access.auth import AccessGate
 from hookgate.core.gateway.access.peer import new_key
 from hookgate.core.gateway.access.tokens import principal_id
 from hookgate.core.gateway.bodies import UnverifiedBodies
@@ -57,7 +57,7 @@ class Server:
     def __init__(self, host: Host, *, peers: PeerLookup | None = None) -> None:
         self.host = host
         self.settings = host.settings.gateway
-        self.gate = Gate(self.host, peers=peers)
+        self.gate = AccessGate(self.host, peers=peers)
         self.clients = Clients(self.settings.limits.heartbeat_seconds)
         self.bodies = UnverifiedBodies(self.settings.limits)
         self.methods = Methods(self.host)

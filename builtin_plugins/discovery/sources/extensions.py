@@ -97,7 +97,7 @@ def _shown(text: str) -> str:
     return " ".join(shown.split())[:1024]
 
 
-class Listed(CapabilityText):
+class ListedExtension(CapabilityText):
     """An entry of a catalogue."""
 
     available: bool = True
@@ -122,7 +122,7 @@ def read_catalogue(path: Path) -> Reading[DeclaredCapability]:
     declared: dict[str, DeclaredCapability] = {}
     problems: list[Problem] = []
     for number in range(len(entries)):
-        reading = read(Listed, document, (*at, number), lenient=True)
+        reading = read(ListedExtension, document, (*at, number), lenient=True)
         problems += reading.problems
         if (listed := reading.one) is None:
             continue

@@ -18,7 +18,7 @@ from hookgate.kit.content.files import write_whole
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.guests import Guests, LoadedPlugin
-    from hookgate.builtin_plugins.wasm.service import Plugin
+    from hookgate.builtin_plugins.wasm.service import SandboxPlugin
     from hookgate.builtin_plugins.wasm.settings import WasmSettings
 
 FORMAT: Final = "hookgate-wasm-refused-1"
@@ -133,11 +133,11 @@ class Loads:
         self._refusals: Refusals | None = None
         self._writing = asyncio.Lock()
 
-    def of(self, plugin: Plugin) -> Load:
+    def of(self, plugin: SandboxPlugin) -> Load:
         """Return what has become of a plugin; of one that does not count, nothing."""
         return self._loads.get(_digest(plugin), NOTHING) if plugin.state == "loading" else NOTHING
 
-    async def begin(self, plugins: Sequence[Plugin]) -> set[asyncio.Task[None]]:
+    async def begin(self, plugins: Sequence[SandboxPlugin]) -> set[asyncio.Task[None]]:
         """Begin to load those that are neither ready nor under way; return what was begun.
 
         What was refused for what it is, and is the same still, is not tried again; what was
@@ -159,7 +159,7 @@ class Loads:
             begun.add(load.task)
         return begun
 
-    def keep_only(self, plugins: Iterable[Plugin]) -> None:
+    def keep_only(self, plugins: Iterable[SandboxPlugin]) -> None:
         """Let go of all but these: what is under way ends, and what was ready is closed."""
         kept = {_digest(one) for one in plugins if one.state == "loading"}
         for digest in self._loads.keys() - kept:
@@ -191,7 +191,7 @@ class Loads:
 
     # -- one plugin ----------------------------------------------------------
 
-    async def _load(self, load: Load, plugin: Plugin) -> None:
+    async def _load(self, load: Load, plugin: SandboxPlugin) -> None:
         try:
             async with self._places:
                 guests = await self._guests()
@@ -209,7 +209,7 @@ class Loads:
             if load.loaded is not None or load.why:
                 self._ready()
 
-    async def _load_by(self, guests: Guests, load: Load, plugin: Plugin) -> None:
+    async def _load_by(self, guests: Guests, load: Load, plugin: SandboxPlugin) -> None:
         from hookgate.builtin_plugins.wasm.packages.folders import PackageError, read_package
         from hookgate.builtin_plugins.wasm.tools import tools_of
 
@@ -242,6 +242,6 @@ class Loads:
             await asyncio.to_thread(self._refusals.put, digest, why)
 
 
-def _digest(plugin: Plugin) -> str:
+def _digest(plugin: SandboxPlugin) -> str:
     package = plugin.found.package
     return "" if package is None else package.digest

@@ -155,7 +155,7 @@ def check_listener(settings: Settings) -> None:
         )
 
 
-class Gate:
+class AccessGate:
     """Lets requests in, or says why not. One for each gateway.
 
     Attributes:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from hookgate.core.domain import strict_json
 from hookgate.core.domain.errors import WireError
-from hookgate.core.gateway.access.auth import Gate
+from hookgate.core.gateway.access.auth import AccessGate
 from hookgate.core.gateway.codes import wire_error
 from hookgate.core.gateway.operations import OperationModel
 
@@ -261,7 +261,7 @@ class Methods:
             method = self._prepare(name)
         scope = method.scope
         if scope is not None and scope not in principal.scopes:
-            Gate.check_scope(principal, scope)
+            AccessGate.check_scope(principal, scope)
         return method
 
     def _prepare(self, name: str) -> Method:

@@ -15,7 +15,7 @@ from hookgate.builtin_plugins.sanitizer.detector import (
     MAX_DEPTH,
     STEPS,
     TOO_COSTLY,
-    Budget,
+    LookBudget,
     inspect,
     verdict,
 )
@@ -27,7 +27,7 @@ COSTLY = SHAPES["other sentences"]
 
 def steps(text: str) -> int:
     """Return what looking at the whole of a text takes, whatever it may take."""
-    budget = Budget(text)
+    budget = LookBudget(text)
     budget.limit = 1 << 60
     inspect(text, budget=budget)
     return budget.spent
@@ -35,7 +35,7 @@ def steps(text: str) -> int:
 
 def held(text: str) -> bool:
     """Tell whether a text is looked at within its bound, or refused for that."""
-    budget = Budget(text)
+    budget = LookBudget(text)
     found = inspect(text, budget=budget)
     refused = any(one.rule == TOO_COSTLY for one in found)
     return refused == (budget.spent > budget.limit)
@@ -63,8 +63,8 @@ def test_whatever_is_put_together_by_chance_grows_no_faster(seed: int) -> None:
 
 
 def test_a_short_text_may_take_what_one_of_fifty_kilobytes_may() -> None:
-    assert Budget("").limit == Budget("x" * LEAST).limit == STEPS * LEAST
-    assert Budget("é" * LEAST).limit == 2 * STEPS * LEAST
+    assert LookBudget("").limit == LookBudget("x" * LEAST).limit == STEPS * LEAST
+    assert LookBudget("é" * LEAST).limit == 2 * STEPS * LEAST
 
 
 def test_what_is_too_costly_says_what_was_found_and_what_can_be_done() -> None:

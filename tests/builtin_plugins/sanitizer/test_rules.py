@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from hookgate.builtin_plugins.sanitizer.detector import inspect
-from hookgate.builtin_plugins.sanitizer.rules import REACH, Rule, RuleError, found, read, rules
+from hookgate.builtin_plugins.sanitizer.rules import (
+    REACH,
+    RuleError,
+    SanitizerRule,
+    found,
+    read,
+    rules,
+)
 from hookgate.builtin_plugins.sanitizer.text import fold
 
 NAMES = [rule.name for rule in rules()]
@@ -19,13 +26,13 @@ def named(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("rule", rules(), ids=NAMES)
-def test_a_rule_finds_its_example_and_passes_what_comes_close(rule: Rule) -> None:
+def test_a_rule_finds_its_example_and_passes_what_comes_close(rule: SanitizerRule) -> None:
     assert rule.name in named(rule.finds)
     assert rule.name not in named(rule.passes)
 
 
 @pytest.mark.parametrize("rule", rules(), ids=NAMES)
-def test_what_a_rule_finds_is_a_finding_with_its_place_and_reason(rule: Rule) -> None:
+def test_what_a_rule_finds_is_a_finding_with_its_place_and_reason(rule: SanitizerRule) -> None:
     before = "Read this first.\n\n"
     (one, *_) = [each for each in inspect(before + rule.finds) if each.rule == rule.name]
     assert (one.severity, one.note) == (rule.severity, rule.why)
@@ -33,14 +40,14 @@ def test_what_a_rule_finds_is_a_finding_with_its_place_and_reason(rule: Rule) ->
 
 
 @pytest.mark.parametrize("rule", rules(), ids=NAMES)
-def test_an_example_is_found_wherever_hints_stand_around_it(rule: Rule) -> None:
+def test_an_example_is_found_wherever_hints_stand_around_it(rule: SanitizerRule) -> None:
     crowd = f"{rule.hint[0]} and more. " * 40
     for apart in (0, REACH - 5, REACH + 5):
         assert rule.name in named(f"{crowd}{' ' * apart}\n{rule.finds}\n{crowd}")
 
 
 @pytest.mark.parametrize("rule", rules(), ids=NAMES)
-def test_a_rule_takes_time_that_grows_with_the_length_and_no_faster(rule: Rule) -> None:
+def test_a_rule_takes_time_that_grows_with_the_length_and_no_faster(rule: SanitizerRule) -> None:
     for piece in (
         rule.finds,
         rule.finds[:-1],

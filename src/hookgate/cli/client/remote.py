@@ -194,7 +194,7 @@ class _Check:
     def response_class(self) -> type[aiohttp.ClientResponse]:
         """Return the class of responses that are checked as soon as their head has come."""
 
-        class CheckedTransport(aiohttp.ClientResponse):
+        class ProvenResponse(aiohttp.ClientResponse):
             async def start(self, connection: Connection) -> aiohttp.ClientResponse:
                 transport = connection.transport
                 await super().start(connection)
@@ -206,7 +206,7 @@ class _Check:
                 return self
 
         check = self._check
-        return CheckedTransport
+        return ProvenResponse
 
     def _check(self, headers: Mapping[str, str], peer: Any, local: Any) -> None:
         if not proves(self._key, self.nonce, headers.get(PROOF_HEADER, ""), peer):

@@ -97,7 +97,7 @@ async def _deeper(
 ) -> tuple[list[Problem], list[Problem]]:
     """Return what is wrong between sections, and what is worth a note."""
     from hookgate import hookspecs
-    from hookgate.core.gateway.access.auth import Gate, check_listener
+    from hookgate.core.gateway.access.auth import AccessGate, check_listener
     from hookgate.core.registry.agents import load_agents
     from hookgate.kit.model_check import check_models, describe
 
@@ -106,7 +106,7 @@ async def _deeper(
     if left_out.isdisjoint(("gateway", "gateway.tokens")):
         try:
             check_listener(settings)
-            Gate(gateway.host).close()
+            AccessGate(gateway.host).close()
         except ConfigError as error:
             problems += error.problems
         except StartError as error:
