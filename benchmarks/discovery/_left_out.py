@@ -16,9 +16,16 @@ import numpy.typing as npt
 
 from benchmarks.discovery._stages import Stages
 from benchmarks.discovery._tool_sets import DEPTH, Run, Scores, score
-from hookgate.builtin_plugins.discovery.index.documents import Fields, digest_of, weights_of
+from hookgate.builtin_plugins.discovery.index.documents import (
+    K1,
+    B,
+    Fields,
+    LexicalIndex,
+    WordTable,
+    digest_of,
+    weights_of,
+)
 from hookgate.builtin_plugins.discovery.index.index import CANDIDATES, Weights, best_first, blend
-from hookgate.builtin_plugins.discovery.index.lexical import K1, B, LexicalIndex, WordTable
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 

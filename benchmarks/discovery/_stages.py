@@ -12,10 +12,14 @@ import numpy as np
 from benchmarks.discovery._tool_sets import DEPTH, Question, Run, ToolSet
 from benchmarks.discovery._vectors import Floats, Vectors
 from hookgate.builtin_plugins.discovery.index.build import Material
-from hookgate.builtin_plugins.discovery.index.documents import digest_of, text_of
+from hookgate.builtin_plugins.discovery.index.documents import (
+    LexicalIndex,
+    WordTable,
+    digest_of,
+    text_of,
+)
 from hookgate.builtin_plugins.discovery.index.graph import Graph
 from hookgate.builtin_plugins.discovery.index.index import Index, Part, Query
-from hookgate.builtin_plugins.discovery.index.lexical import LexicalIndex, WordTable
 from hookgate.builtin_plugins.discovery.index.relevance import small_talk
 from hookgate.builtin_plugins.discovery.learn.lessons import Learned
 from hookgate.builtin_plugins.discovery.show.results import EDGES, Found

@@ -33,12 +33,13 @@ from hookgate import (
 from hookgate.builtin_plugins.awareness.cards.listing import (
     LIST_TOOL,
     REFERENCE_TOOL,
+    Reference,
     fitted,
     listing,
     pointer,
+    shipped_reference,
     visible,
 )
-from hookgate.builtin_plugins.awareness.cards.reference import Reference, shipped_reference
 from hookgate.builtin_plugins.awareness.cards.shelf import SOURCE
 from hookgate.builtin_plugins.awareness.operations import AwarenessOperations, CardOperations
 from hookgate.builtin_plugins.awareness.selection import model_selector, runtime_file
@@ -53,7 +54,7 @@ from hookgate.builtin_plugins.awareness.selection.selector import order
 from hookgate.builtin_plugins.awareness.service import Awareness
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
 from hookgate.builtin_plugins.awareness.switch.control import milliseconds
-from hookgate.builtin_plugins.awareness.switch.report import INSTRUMENTS
+from hookgate.builtin_plugins.awareness.switch.records import INSTRUMENTS
 from hookgate.catalogue import KIND_PATTERN
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.acceptance.acceptances import acceptances_of

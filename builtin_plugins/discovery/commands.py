@@ -77,7 +77,7 @@ def validate(
 def _everything(state: State) -> Scan:
     """Return what is in the folders that the gateway of these settings would read."""
     from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
-    from hookgate.builtin_plugins.discovery.sources.extensions import read_catalogue
+    from hookgate.builtin_plugins.discovery.sources.collection import read_catalogue
     from hookgate.builtin_plugins.discovery.sources.folders import Scan, roots_of, scan
     from hookgate.settings import section_of
 

@@ -1,13 +1,20 @@
-"""What there is, by kind, for a model that asks, and the pointer that tells it to."""
+"""What there is, by kind, for a model that asks, and the pages that it reads on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
 from typing import Any, Literal
 
 from hookgate import Capability, CapabilityKind, PluginInfo, Turn
 from hookgate.builtin_plugins.awareness.selection.injector import STATE
 from hookgate.catalogue import kind_order, may_use
+from hookgate.kit.content.files import CONTENT_BYTES, inside, read_text
+from hookgate.kit.content.frontmatter import body_of
+from hookgate.kit.content.problems import ContentError, Problem
 
 SHORT_CHARS = 80
 """So much of a description is left where a list is too long."""
@@ -200,3 +207,62 @@ def pointer(tools: Collection[str]) -> str:
     if REFERENCE_TOOL in tools:
         text += f" Call `{REFERENCE_TOOL}` to read how a part of it works."
     return text
+
+
+# -- reference -------------------------------------------------------------------
+
+# The deep reference: pages that a model reads by a tool, and never gets otherwise.
+
+SUFFIX = ".md"
+
+
+def shipped_reference() -> Path:
+    """Return the folder of the pages that come with hookgate."""
+    return Path(str(files("hookgate"))) / "capabilities" / "reference"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Folders of pages; of two with the same name, the earlier folder's counts.
+
+    Every method blocks.
+    """
+
+    folders: Sequence[Path]
+
+    def pages(self) -> Mapping[str, Path]:
+        """Return the pages by name, sorted."""
+        found: dict[str, Path] = {}
+        for folder in self.folders:
+            try:
+                names = sorted(path.name for path in folder.iterdir())
+            except OSError:
+                continue
+            for name in names:
+                page = name.removesuffix(SUFFIX)
+                hidden = name.startswith(".") or page.casefold() == "readme"
+                if page != name and page.isprintable() and not hidden:
+                    found.setdefault(page, folder)
+        return dict(sorted(found.items()))
+
+    def read(self, name: str) -> str:
+        """Return the page called `name`, without frontmatter.
+
+        Raises:
+            ContentError: There is none, or it cannot be read.
+        """
+        pages = self.pages()
+        folder = pages.get(name)
+        if folder is None:
+            near = next(iter(get_close_matches(name, pages, n=1)), None)
+            raise ContentError(
+                Problem(
+                    file="reference",
+                    found=f"no page called {name[:80]!r}",
+                    expected=f"one of {', '.join(pages)}" if pages else "a page",
+                    nearest=near,
+                )
+            )
+        file = folder / f"{name}{SUFFIX}"
+        text, _ = read_text(inside(folder, file.name, file=file), max_bytes=CONTENT_BYTES)
+        return body_of(text)

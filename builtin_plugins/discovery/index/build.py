@@ -15,9 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hookgate import Capability
-from hookgate.builtin_plugins.discovery.index.documents import FORMAT, digest_of, text_of
+from hookgate.builtin_plugins.discovery.index.documents import (
+    FORMAT,
+    LexicalIndex,
+    WordTable,
+    digest_of,
+    text_of,
+)
 from hookgate.builtin_plugins.discovery.index.index import Dense, Index
-from hookgate.builtin_plugins.discovery.index.lexical import LexicalIndex, WordTable
 from hookgate.builtin_plugins.discovery.index.vectors import ANN_VECTORS, Vectors, VectorStore
 from hookgate.builtin_plugins.discovery.learn.lessons import discount_of
 from hookgate.kit.content.files import write_whole

@@ -16,7 +16,7 @@ from hookgate.kit.vectors import products
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from hookgate.builtin_plugins.discovery.index.lexical import LexicalIndex
+    from hookgate.builtin_plugins.discovery.index.documents import LexicalIndex
     from hookgate.builtin_plugins.discovery.index.vectors import Vectors
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from json import dumps
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from hookgate.builtin_plugins.discovery.sources.extensions import read_catalogue
+from hookgate.builtin_plugins.discovery.sources.collection import read_catalogue
 from hookgate.builtin_plugins.discovery.sources.folders import Root, Scan, scan
 from hookgate.builtin_plugins.discovery.sources.manifests import (
     MANIFEST,

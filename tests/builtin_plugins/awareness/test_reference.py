@@ -4,8 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from hookgate.builtin_plugins.awareness.cards.listing import MAX_CHARS, MAX_TOKENS, pointer
-from hookgate.builtin_plugins.awareness.cards.reference import Reference, shipped_reference
+from hookgate.builtin_plugins.awareness.cards.listing import (
+    MAX_CHARS,
+    MAX_TOKENS,
+    Reference,
+    pointer,
+    shipped_reference,
+)
 from hookgate.core.host import QuarterTokens
 from hookgate.kit.content.problems import ContentError
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from hookgate import hookspecs
 from hookgate.builtin_plugins import BUILTIN
 from hookgate.builtin_plugins.awareness.cards.folders import parse_card, shipped_cards
-from hookgate.builtin_plugins.awareness.cards.reference import shipped_reference
+from hookgate.builtin_plugins.awareness.cards.listing import shipped_reference
 from hookgate.builtin_plugins.awareness.selection.router import DEFAULT_TAGS, TagRouter
 from hookgate.builtin_plugins.awareness.selection.selector import (
     Asking,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.builtin_plugins.discovery.folders import problems, write
 
-from hookgate.builtin_plugins.discovery.sources.extensions import (
+from hookgate.builtin_plugins.discovery.sources.collection import (
     installed_extensions,
     read_catalogue,
 )

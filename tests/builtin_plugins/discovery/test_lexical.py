@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 from tests.builtin_plugins.discovery.searching import row
 
 from hookgate.builtin_plugins.discovery.index.build import Material
-from hookgate.builtin_plugins.discovery.index.documents import digest_of, weights_of
-from hookgate.builtin_plugins.discovery.index.lexical import K1, B, LexicalIndex, WordTable
+from hookgate.builtin_plugins.discovery.index.documents import (
+    K1,
+    B,
+    LexicalIndex,
+    WordTable,
+    digest_of,
+    weights_of,
+)
 from hookgate.core.domain.descriptors import Capability
 
 WORDS = ("mail", "send", "page", "web", "time", "book", "???")
@@ -80,7 +86,7 @@ def test_rows_of_the_table_before_are_not_read_again(monkeypatch: pytest.MonkeyP
         read.append(one.name)
         return weights_of(one)
 
-    monkeypatch.setattr("hookgate.builtin_plugins.discovery.index.lexical.weights_of", noting)
+    monkeypatch.setattr("hookgate.builtin_plugins.discovery.index.documents.weights_of", noting)
     table_of([old[1], row("clock", "Tell the time."), old[0]], table)
     assert read == ["clock"]
 

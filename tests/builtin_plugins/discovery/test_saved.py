@@ -12,8 +12,7 @@ import pytest
 from tests.builtin_plugins.discovery.searching import row, vector
 
 from hookgate.builtin_plugins.discovery.index.build import Material, Saved, SavedError
-from hookgate.builtin_plugins.discovery.index.documents import FORMAT
-from hookgate.builtin_plugins.discovery.index.lexical import LexicalIndex
+from hookgate.builtin_plugins.discovery.index.documents import FORMAT, LexicalIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable

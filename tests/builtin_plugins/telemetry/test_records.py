@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.awareness.switch.report import INSTRUMENTS as OF_AWARENESS
+from hookgate.builtin_plugins.awareness.switch.records import INSTRUMENTS as OF_AWARENESS
 from hookgate.builtin_plugins.telemetry.core_instruments import CORE_INSTRUMENTS
 from hookgate.builtin_plugins.telemetry.otel import OtelFigures
 from hookgate.builtin_plugins.telemetry.plugin import GATHERED, Plugin
