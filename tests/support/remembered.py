@@ -33,6 +33,7 @@ from hookgate.kit.functions.signatures import Signature
 T = TypeVar("T")
 
 SHIPPED = Path(hookgate.__file__).parent / "capabilities"
+SYNCHRONOUS = sqlite.SYNCHRONOUS
 STATEMENTS = 5000
 """So many statements are kept compiled; hookgate and its tests have fewer."""
 
@@ -59,6 +60,23 @@ def statements() -> Iterator[None]:
         patch.setattr(SQLiteDialect, "__eq__", same)
         patch.setattr(SQLiteDialect, "__hash__", lambda one: hash(type(one)))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unsynced() -> Iterator[None]:
+    """Wait for no disk: a process of tests that is cut off leaves nothing that is read again.
+
+    A commit took 6 ms on one, and most tests make some. Processes of their own do wait for it.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlite, "SYNCHRONOUS", "OFF")
+        yield
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for the disk as a gateway does."""
+    monkeypatch.setattr(sqlite, "SYNCHRONOUS", SYNCHRONOUS)
 
 
 @pytest.fixture(scope="session", autouse=True)

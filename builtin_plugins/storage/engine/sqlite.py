@@ -16,6 +16,8 @@ HEADER = b"SQLite format 3\x00"
 HEADER_SIZE = 100
 APPLICATION_ID = 0x686B6774
 """``hkgt``; ``file`` and SQLite's own tools show it."""
+SYNCHRONOUS = "FULL"
+"""A commit is on the disk before it is acknowledged."""
 WAL_LIMIT = 64 * 1024 * 1024
 """Bytes that the write-ahead log is cut back to after a checkpoint."""
 
@@ -59,7 +61,7 @@ def sqlite_engine(path: Path, *, busy_seconds: float) -> Engine:
             isolation_level=None,
             check_same_thread=False,
         )
-        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute(f"PRAGMA synchronous={SYNCHRONOUS}")
         connection.execute("PRAGMA foreign_keys=ON")
         connection.execute(f"PRAGMA journal_size_limit={WAL_LIMIT}")
         return connection
@@ -127,7 +129,7 @@ def prepare(path: Path, *, busy_seconds: float, check_bytes: int) -> None:
     with closing(
         sqlite3.connect(_uri(path, "rw"), uri=True, timeout=busy_seconds, isolation_level=None)
     ) as connection:
-        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute(f"PRAGMA synchronous={SYNCHRONOUS}")
         connection.execute("PRAGMA journal_mode=WAL")
 
 

@@ -78,6 +78,7 @@ async def test_a_file_that_others_could_read_is_made_private(
     assert mode(path) == 0o600
 
 
+@pytest.mark.usefixtures("synced")
 async def test_every_connection_waits_for_the_disk(opened: OpenStore) -> None:
     store = await opened()
 
