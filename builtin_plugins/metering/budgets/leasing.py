@@ -142,6 +142,7 @@ def _planned(
         cover=max(min(settle, covered), 0),
         give=give,
         room=room,
+        spare=0 if need else free - give,
         limit=limit,
         burn=None if scarce else burn,
         ask=ask,

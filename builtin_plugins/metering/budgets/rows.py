@@ -89,6 +89,7 @@ class Plan:
         cover: How much of that is taken from the lease.
         give: What it gives back.
         room: What of its lease is there for the calls that are decided.
+        spare: What it keeps of it though no call holds it, where none are decided.
         limit: How much the window has; below 0 where no call needs any of it.
         burn: How much it is likely to use soon; None where it leases what is needed alone.
         ask: Whether others are asked to give back, where a call does not fit.
@@ -102,6 +103,7 @@ class Plan:
     cover: int = 0
     give: int = 0
     room: int = 0
+    spare: int = 0
     limit: int = -1
     burn: int | None = None
     ask: bool = False
@@ -287,7 +289,7 @@ class _Step:
         asked: int = self.row.asked
         asks = bool(self.short and self.others and self.plan.ask)
         asked += asks
-        exact = self.plan.room + self.leased <= self.taken
+        exact = self.plan.room + self.plan.spare + self.leased <= self.taken
         return Grant(
             amount=self.leased,
             used=self.settled + self.row.lost,
