@@ -59,7 +59,6 @@ class _Open:
     bound: int = 0
     wants: Sequence[tuple[Rule, Want]] = ()
     hold: Hold | None = None
-    refusal: Refusal | None = None
 
 
 @dataclass(eq=False)
@@ -95,12 +94,10 @@ class Gate:
         await self.prices.load()
         now = self.host.clock.now()
         call = self._open[request.call_id] = _Open(self.prices.of(request.model, now), now)
-        call.refusal = await self._unfit(turn, now)
-        if call.refusal is None:
-            await self._reserve(turn, request, call, now)
-        if call.refusal is not None:
-            self.host.metric(REFUSED, code=call.refusal.code)
-        return call.refusal
+        refusal = await self._unfit(turn, now) or await self._reserve(turn, request, call, now)
+        if refusal is not None:
+            self.host.metric(REFUSED, code=refusal.code)
+        return refusal
 
     async def _unfit(self, turn: Turn, now: datetime) -> Refusal | None:
         """Say why no call of this turn may be made, whatever it takes."""
@@ -124,28 +121,29 @@ class Gate:
             f"it is paused: {why}; `hookgate budgets resume '{session}'` lets it go on"
         )
 
-    async def _reserve(self, turn: Turn, request: ModelRequest, call: _Open, now: datetime) -> None:
+    async def _reserve(
+        self, turn: Turn, request: ModelRequest, call: _Open, now: datetime
+    ) -> Refusal | None:
         call.wants = list(self._wanted(turn, request, call.tariff, now))
-        call.refusal = self.ruling.unkept([rule for rule, _ in call.wants])
-        if call.refusal is not None:
-            return
+        if (refusal := self.ruling.unkept([rule for rule, _ in call.wants])) is not None:
+            return refusal
         self._note(turn, call)
         try:
             wants = [want for _, want in call.wants]
             outcome = await self._reserved(wants, self._record(turn, request, call))
         except StoreError as error:
-            call.refusal = Refusal(
+            why = "that this call is made cannot be recorded"
+            if call.wants:
+                why = "what is left of a budget cannot be known"
+            return Refusal(
                 code="budget_unavailable" if call.wants else "ledger_unavailable",
-                message=f"what is left of a budget cannot be known: {error}"
-                if call.wants
-                else f"that this call is made cannot be recorded: {error}",
+                message=f"{why}: {error}",
                 action="send it again when the store works; see `hookgate status`",
             )
-            return
-        if isinstance(outcome, Hold):
-            call.hold = outcome
-        else:
-            call.refusal = self._short(turn, call, outcome, now)
+        if isinstance(outcome, Short):
+            return self._short(turn, call, outcome, now)
+        call.hold = outcome
+        return None
 
     async def _reserved(self, wants: Sequence[Want], record: Record | None = None) -> Hold | Short:
         """Reserve, or say in time that the store does not answer: before the hook's own limit.

@@ -180,19 +180,19 @@ class Budgets:
             ValueError: An amount or a limit is below 0 or past `MOST`, or a counter stands twice.
             StoreUnavailableError: Nothing can be leased, since the store does not work.
         """
-        windows = [self._window(want) for want in wants]
-        if len(set(windows)) < len(wants):
+        pairs = [(want, self._window(want)) for want in wants]
+        if len({window for _, window in pairs}) < len(wants):
             raise ValueError(
                 f"found {', '.join(want.key for want in wants)}, expected each counter once"
             )
         if record is None and (hold := self.try_reserve(wants)) is not None:
             return hold
-        for want, window in zip(wants, windows, strict=True):
+        for want, window in pairs:
             if (short := window.short(want)) is not None:
                 return short
         if self._closed:
             raise StoreUnavailableError("nothing can be reserved: the gateway is stopping")
-        future = self._waiting.add(wants, windows, record)
+        future = self._waiting.add(pairs, record)
         try:
             return await future
         except asyncio.CancelledError:

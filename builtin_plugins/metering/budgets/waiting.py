@@ -35,8 +35,7 @@ class _Waiter:
     """A call that waits.
 
     Attributes:
-        wants: What it needs.
-        windows: The counters of that.
+        pairs: What it needs, and the counters of that.
         record: What a crash leaves of it.
         deadline: Until when it waits for others, in monotonic seconds.
         future: Its hold, or why there is none.
@@ -45,8 +44,7 @@ class _Waiter:
         hold: What it holds while it is decided: all that it needs, or what memory alone decides.
     """
 
-    wants: Sequence[Want]
-    windows: Sequence[Window]
+    pairs: Sequence[tuple[Want, Window]]
     record: Record | None
     deadline: float
     future: asyncio.Future[Hold | Short]
@@ -62,11 +60,7 @@ class _Waiter:
     def needs(self) -> Mapping[str, int]:
         """Return what it needs of counters that it holds nothing of, while it is decided."""
         held = set() if self.hold is None else {window for window, _, _ in self.hold.parts}
-        return {
-            want.key: want.amount
-            for want, window in zip(self.wants, self.windows, strict=True)
-            if window not in held
-        }
+        return {want.key: want.amount for want, window in self.pairs if window not in held}
 
     def to_row(self) -> Asked:
         """Return it as the store decides it."""
@@ -75,7 +69,7 @@ class _Waiter:
             return Asked(needs)
         held = {
             want.key: want.amount
-            for want, window in zip(self.wants, self.windows, strict=True)
+            for want, window in self.pairs
             if want.lasting and want.amount and isinstance(window, LeasedWindow)
         }
         return Asked(needs, self.record.call, json.dumps(held), self.record.row)
@@ -109,15 +103,15 @@ class Waiting:
         self._again = asyncio.Event()
 
     def add(
-        self, wants: Sequence[Want], windows: Sequence[Window], record: Record | None
+        self, pairs: Sequence[tuple[Want, Window]], record: Record | None
     ) -> asyncio.Future[Hold | Short]:
         """Let a call wait; its future gets a hold, or why there is none."""
         future: asyncio.Future[Hold | Short] = asyncio.get_running_loop().create_future()
         deadline = self.clock.monotonic() + self.patience
-        waiter = _Waiter(wants, windows, record, deadline, future)
+        waiter = _Waiter(pairs, record, deadline, future)
         # At once: whoever looks meanwhile how much is left is told what this call leaves.
-        waiter.hold = self.reserve(wants)
-        for window in windows:
+        waiter.hold = self.reserve([want for want, _ in pairs])
+        for _, window in pairs:
             # Nobody lets go of it meanwhile.
             window.calls += 1
         future.add_done_callback(lambda _: _leave(waiter))
@@ -179,12 +173,12 @@ class Waiting:
         needs: dict[LeasedWindow, Need] = {}
         for waiter in self._decided:
             if waiter.hold is None or not waiter.hold.stands:
-                waiter.hold = self.reserve(waiter.wants)
+                waiter.hold = self.reserve([want for want, _ in waiter.pairs])
             if waiter.hold is not None:
                 continue
             waiter.hold = Hold([])
             now = self.clock.monotonic()
-            for want, window in zip(waiter.wants, waiter.windows, strict=True):
+            for want, window in waiter.pairs:
                 if isinstance(window, LeasedWindow):
                     more, _, ask = needs.get(window, Need())
                     # Of two that disagree, the later one knows the newer settings.
@@ -232,7 +226,7 @@ class Waiting:
         now = self.clock.monotonic()
         known = {window: part for part in waiter.hold.parts for window in part[:1]}
         parts = []
-        for want, window in zip(waiter.wants, waiter.windows, strict=True):
+        for want, window in waiter.pairs:
             if window not in known and isinstance(window, LeasedWindow):
                 window.hold(want.amount, now)
             parts.append(known.get(window, (window, want.amount, window.epoch)))
@@ -241,7 +235,7 @@ class Waiting:
     def _short(self, waiter: _Waiter, grants: Mapping[str, Grant], asked: set[str]) -> Short | None:
         """Return why a call does not fit; None where it is to be decided once more."""
         late = self.clock.monotonic() >= waiter.deadline
-        for want, window in zip(waiter.wants, waiter.windows, strict=True):
+        for want, window in waiter.pairs:
             if (short := window.short(want)) is not None:
                 return short
             if isinstance(window, LocalWindow) or not want.amount:
@@ -256,7 +250,7 @@ class Waiting:
 
 
 def _leave(waiter: _Waiter) -> None:
-    for window in waiter.windows:
+    for _, window in waiter.pairs:
         window.calls -= 1
     failed = waiter.future.cancelled() or waiter.future.exception() is not None
     if failed and waiter.hold is not None:

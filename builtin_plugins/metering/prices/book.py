@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from fnmatch import translate
 from hashlib import sha256
+from typing import Any
 
 from hookgate import ModelRef, Usage
-from hookgate.builtin_plugins.metering.prices.library import Library, Priced
-from hookgate.builtin_plugins.metering.prices.settings import Price
+from hookgate.builtin_plugins.metering.prices.settings import Listed, Price
 from hookgate.builtin_plugins.metering.prices.tariff import ZERO, Rate, Tariff
 
 DEMO = Tariff(
@@ -149,3 +149,158 @@ def _given(price: Price) -> tuple[Mapping[str, Rate], Decimal]:
     """Return what is said of the counts of `Usage`, and the fee of a call."""
     given = {kind: Rate(value) for kind in Usage.COUNTS if (value := price.of(kind)) is not None}
     return given, price.fee or ZERO
+
+
+# -- the library genai-prices, which brings its data along ------------------------------
+
+NAMES: Mapping[str, tuple[str, ...]] = {
+    f"{kind}_tokens": listed.names
+    for kind, price in Price.model_fields.items()
+    for listed in price.metadata
+    if isinstance(listed, Listed)
+}
+"""The library's names of the prices of each count."""
+
+ALSO = {
+    "gemini": "google",
+    "google-ai": "google",
+    "vertex": "google",
+    "vertex-ai": "google",
+    "xai": "x-ai",
+    "grok": "x-ai",
+    "bedrock": "aws",
+    "aws-bedrock": "aws",
+    "azure-openai": "azure",
+    "moonshot": "moonshotai",
+    "kimi": "moonshotai",
+    "claude": "anthropic",
+    "together-ai": "together",
+    "fireworks-ai": "fireworks",
+    "copilot": "github-copilot",
+}
+"""Other names that settings give to the providers that the library knows."""
+
+HOUR = 2
+"""How many times as much as input Claude's writes to the cache cost that stay for an hour, as
+Anthropic says in its documentation of prompt caching."""
+
+FREE = ":free"
+"""How the names of models end that a provider gives away; the library has no prices of these."""
+
+
+class Priced:
+    """One model of the library, whose prices may depend on the time.
+
+    Args:
+        choices: Tariffs, and when they apply; the last one that does counts, and the first one
+            where none does.
+    """
+
+    def __init__(
+        self, choices: Sequence[tuple[Callable[[datetime], bool] | None, Tariff | None]]
+    ) -> None:
+        self._choices = choices
+        self._first = choices[0][1]
+        self._rest = tuple(reversed(choices))
+        self._always = self._first if len(choices) == 1 else None
+
+    def at(self, at: datetime) -> Tariff | None:
+        """Return the tariff at a time, None where the library has no prices for tokens then."""
+        if self._always is not None:
+            return self._always
+        for applies, tariff in self._rest:
+            if applies is None or applies(at):
+                return tariff
+        return self._first
+
+    def changed(self, change: Callable[[Tariff], Tariff]) -> Priced:
+        """Return the same with all tariffs changed."""
+        return Priced(
+            [(when, None if tariff is None else change(tariff)) for when, tariff in self._choices]
+        )
+
+
+class Library:
+    """The library's data, and what of it has been looked up."""
+
+    def __init__(self) -> None:
+        # Here, and not above: it takes a while, and loads an HTTP client. Nothing of it asks
+        # the network unless it is told to.
+        from genai_prices import __version__
+        from genai_prices.data import providers
+
+        self.version = f"genai-prices {__version__}"
+        self._providers = providers
+        self._by_id = {provider.id: provider for provider in providers}
+
+    def provider(self, name: str) -> str:
+        """Return the library's name of a provider of the settings, "" where it knows none."""
+        known = name.lower().strip().replace("_", "-")
+        known = ALSO.get(known, known)
+        for found in (known, known.replace("-", "_")):
+            if found in self._by_id:
+                return found
+        return ""
+
+    def find(self, provider: str, model: str) -> Priced | None:
+        """Return a model's prices, None where the library does not know it.
+
+        Args:
+            provider: One of the library's own names.
+            model: The model's name at that provider.
+        """
+        found = self._by_id[provider]
+        info = found.find_model(model, all_providers=self._providers)
+        if info is None:
+            return None
+        source = f"genai-prices {provider}/{info.id}"
+        prices: list[Any] = info.prices if isinstance(info.prices, list) else [info]
+        choices: list[tuple[Callable[[datetime], bool] | None, Tariff | None]] = []
+        for one in prices:
+            constraint = getattr(one, "constraint", None)
+            rates = self._rates(one.prices, model)
+            calls = one.prices.requests_kcount
+            fee = calls / 1000 if isinstance(calls, Decimal) else ZERO
+            tariff = None if rates is None else Tariff(self.version, True, source, rates, fee)
+            choices.append((None if constraint is None else constraint.active, tariff))
+        if not choices or all(tariff is None for _, tariff in choices):
+            return None
+        return Priced(choices)
+
+    def guess(self, model: str) -> str:
+        """Return a provider that makes a model of this name, "" where there is none."""
+        for provider in self._providers:
+            makes = provider.model_match
+            if (
+                makes is not None
+                and makes.is_match(model.lower())
+                and self.find(provider.id, model) is not None
+            ):
+                return provider.id
+        return ""
+
+    def _rates(self, prices: Any, model: str) -> Mapping[str, Rate] | None:
+        """Return what is said of each count, None where the library does not price tokens."""
+        rates: dict[str, Rate] = {}
+        for kind, names in NAMES.items():
+            for name in names:
+                if (price := getattr(prices, name)) is not None:
+                    rates[kind] = _rate(price)
+                    break
+        if not rates and model.lower().endswith(FREE):
+            nothing = Rate(ZERO)
+            return {"input_tokens": nothing, "output_tokens": nothing}
+        if not {"input_tokens", "output_tokens"} <= rates.keys():
+            return None
+        if "claude" in model.lower() and "cache_write_hour_tokens" not in rates:
+            usual = rates["input_tokens"]
+            rates["cache_write_hour_tokens"] = Rate(
+                usual.base * HOUR, tuple((start, price * HOUR) for start, price in usual.tiers)
+            )
+        return rates
+
+
+def _rate(price: Any) -> Rate:
+    if isinstance(price, Decimal):
+        return Rate(price)
+    return Rate(price.base, tuple((tier.start, tier.price) for tier in price.tiers))
