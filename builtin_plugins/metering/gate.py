@@ -178,10 +178,6 @@ class Gate:
         if keys:
             self._of_turns.setdefault(turn.root.id, (turn.root, set()))[1].update(keys)
 
-    async def recorded(self, turn: Turn) -> None:
-        """Return once the rows of a turn's calls are in the ledger, or are kept for later."""
-        await self.ledger.committed(turn.id)
-
     def forget(self, turn: Turn) -> None:
         """Let go of the counters of a turn that is over."""
         if found := self._of_turns.pop(turn.id, None):
@@ -361,7 +357,13 @@ class Gate:
             return None
         used = self._charged(turn, request, ending, usage, call.bound)
         now = self.host.clock.now()
-        amounts = [self._amount(rule.unit, used, call.tariff, ending) for rule, _ in call.wants]
+        by_unit: dict[Unit, int] = {
+            "tokens": used.total,
+            "usd": call.tariff.cost(used) if billed(ending, used) else 0,
+            "requests": int(ending.sent),
+            "parallel": 0,
+        }
+        amounts = [by_unit[rule.unit] for rule, _ in call.wants]
         charged_to = {
             want.key: min(amount, MOST)
             for (_, want), amount in zip(call.wants, amounts, strict=True)
@@ -406,7 +408,7 @@ class Gate:
         """Count what a session uses; what it has used before is read once, beside the turn."""
         root = turn.root
         session, guard = str(root.session), self.guard
-        guard.add(session, root.id, used.total_input + used.total_output, now)
+        guard.add(session, root.id, used.total, now)
         if guard.settings.enabled and not guard.knows(session):
             since = now - timedelta(days=guard.settings.days)
             self.host.spawn(self._recall(session, root.id, since), name="metering.recall")
@@ -418,17 +420,6 @@ class Gate:
             self.host.log.warning("what a session has used cannot be read", error=str(error))
             return
         self.guard.recall(session, [row for row in turns if row[0] != turn])
-
-    def _amount(self, unit: Unit, used: Usage, tariff: Tariff, ending: Ending) -> int:
-        match unit:
-            case "tokens":
-                return used.total_input + used.total_output
-            case "usd":
-                return tariff.cost(used) if billed(ending, used) else 0
-            case "requests":
-                return int(ending.sent)
-            case "parallel":
-                return 0
 
     def _warn(self, call: _Open, now: datetime) -> None:
         """Tell operators, once a window, that a budget is nearly used up."""

@@ -226,12 +226,13 @@ class Ruling:
     """Holds the rules, and changes what operators set.
 
     Attributes:
+        settings: What the settings say.
         rules: The rules that hold now.
         set: What operators have set.
     """
 
     def __init__(self, settings: MeteringSettings) -> None:
-        self._settings = settings
+        self.settings = settings
         self._version = 0
         self._unwatch: Callable[[], None] = lambda: None
         self._durable = True
@@ -243,7 +244,7 @@ class Ruling:
     @property
     def budgets(self) -> dict[str, BudgetSettings]:
         """The budgets that hold now, by name."""
-        found = {**self._settings.budgets, **self.set.budgets}
+        found = {**self.settings.budgets, **self.set.budgets}
         return {name: budget for name, budget in found.items() if budget is not None}
 
     async def open(self, host: Host, *, durable: bool) -> None:
@@ -264,12 +265,8 @@ class Ruling:
 
     def take(self, settings: MeteringSettings) -> None:
         """Go by other settings."""
-        self._settings = settings
+        self.settings = settings
         self._apply()
-
-    def in_settings(self, name: str) -> bool:
-        """Whether the settings have a budget of this name."""
-        return name in self._settings.budgets
 
     def counters(
         self, whose: Mapping[Scope, str], now: datetime, turn: str
@@ -297,7 +294,7 @@ class Ruling:
 
     def unkept(self, rules: Sequence[Rule]) -> Refusal | None:
         """Return a refusal where one of `rules` would begin anew with each start."""
-        if self._durable or self._settings.without_store == "count":
+        if self._durable or self.settings.without_store == "count":
             return None
         for rule in rules:
             if rule.window in ("day", "month"):
@@ -365,7 +362,7 @@ class Ruling:
         found: list[Any] = []
         for name, budget in sorted(self.budgets.items()):
             found += rules_of(name, budget)
-        for name, limit in sorted(self._settings.limits.items()):
+        for name, limit in sorted(self.settings.limits.items()):
             found += rules_of(name, limit)
         self.rules = tuple(found)
         self.falls_back = any(rule.over == "fallback" for rule in self.rules)

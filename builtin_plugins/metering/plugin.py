@@ -107,7 +107,12 @@ class Plugin:
             lost=lambda rows: _lost(host, rows),
         )
         self._usage_operations.reports = Reports(ledger)
-        rollup = Rollup(store, failed=lambda error: _unadded(host, error))
+        rollup = Rollup(
+            store,
+            failed=lambda error: host.log.warning(
+                "calls could not be added to sums; reports read them one by one", error=str(error)
+            ),
+        )
         host.instruments.apply("metering", INSTRUMENTS)
         host.provide(BILLS, Bills(host))
         await self._ruling.open(host, durable=store.durable)
@@ -144,15 +149,11 @@ class Plugin:
 
     async def _forget(self, host: Host, budgets: Budgets) -> None:
         """Delete counters of windows that are long over; those of minutes are no use to anybody."""
-        now = host.clock.now()
-        for kind, kept in (("minute:", timedelta(hours=1)), ("", self._keep)):
+        now, keep = host.clock.now(), timedelta(days=self._settings.keep_days)
+        for kind, kept in (("minute:", timedelta(hours=1)), ("", keep)):
             for _ in range(MOST_FORGOTTEN):
                 if not await budgets.forget(now - kept, kind=kind):
                     break
-
-    @property
-    def _keep(self) -> timedelta:
-        return timedelta(days=self._settings.keep_days)
 
     # -- calls -------------------------------------------------------------
 
@@ -176,7 +177,7 @@ class Plugin:
     @hookimpl
     async def turn_ended(self, turn: Turn) -> None:
         """Let no client hear of the end before what it has cost is written down."""
-        await self._opened.recorded(turn)
+        await self._opened.ledger.committed(turn.id)
 
     @hookimpl
     def after_turn(self, turn: Turn) -> None:
@@ -203,10 +204,4 @@ def _lost(host: Host, rows: Sequence[Mapping[str, Any]]) -> None:
     host.log.warning(
         "a gateway has stopped amid model calls; each is charged the most that it could have used",
         calls=len(rows),
-    )
-
-
-def _unadded(host: Host, error: BaseException) -> None:
-    host.log.warning(
-        "calls could not be added to sums; reports read them one by one", error=str(error)
     )

@@ -82,25 +82,15 @@ class Report:
     whole: Totals
 
 
+@dataclass(eq=False)
 class Reports:
     """Reads the ledger.
 
-    Args:
-        ledger: The ledger.
+    Attributes:
+        ledger: The ledger; where its rows end with the process, so does what is reported.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-
-    @property
-    def durable(self) -> bool:
-        """Whether what is reported outlives the process."""
-        return self._ledger.store.durable
-
-    @property
-    def waiting(self) -> int:
-        """How many calls could not be recorded so far, and are in no report."""
-        return self._ledger.waiting
+    ledger: Ledger
 
     async def usage(
         self,
@@ -126,21 +116,19 @@ class Reports:
         """
         # A session's key is kept as databases take it, and asked for as it is.
         equal = {name: sound(value) for name, value in (equal or {}).items()}
-        restricted = principal is not None and not principal.sees_all
+        bound = None if principal is None or principal.sees_all else principal
         # Which sessions somebody may see is told session by session.
-        extra = ("session",) if restricted and "session" not in by else ()
-        wanted = [(*by, *extra), ("day", *(("session",) if restricted else ()))]
-        places = None
-        if principal is not None and restricted:
-            places = tuple((claim.channel, claim.account) for claim in principal.bindings)
-        await self._ledger.flush()
+        extra = ("session",) if bound and "session" not in by else ()
+        wanted = [(*by, *extra), ("day", *(("session",) if bound else ()))]
+        places = tuple((one.channel, one.account) for one in bound.bindings) if bound else None
+        await self.ledger.flush()
         queries = [sums.Query(names, equal, first, last, places) for names in wanted]
         rows = [
             [(row, Totals.of_row(row)) for row in found]
-            for found in await self._ledger.store.read(sums.usage(queries))
+            for found in await self.ledger.store.read(sums.usage(queries))
         ]
-        if principal is not None and restricted:
-            sees = cache(principal.sees)
+        if bound:
+            sees = cache(bound.sees)
             rows = [[pair for pair in found if sees(pair[0]["session"])] for found in rows]
         groups, days = (
             _merged(found, names) for found, names in zip(rows, (by, ("day",)), strict=True)

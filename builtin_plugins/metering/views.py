@@ -113,7 +113,7 @@ def _table(found: Mapping[str, Any], *, narrow: bool) -> Table:
     figures = ("calls", "in", "cached", "out", "cost", "saved")
     # The end of a session's key tells it apart from others: it is folded, not cut.
     table = plain_table(*found["by"], *figures, right=figures)
-    number = short if narrow else whole_number
+    number = short if narrow else "{:,}".format
     for group in found["groups"]:
         table.add_row(
             *(cell(group["of"][name]) for name in found["by"]),
@@ -127,40 +127,31 @@ def _table(found: Mapping[str, Any], *, narrow: bool) -> Table:
     return table
 
 
+_NOTES = {
+    "unpriced": "* {} of models without a known price, whose cost is in no sum: "
+    "`hookgate prices check` names them",
+    "estimated": "{} with estimated tokens: the provider did not report them, or the answer was "
+    "cut",
+    "refused": "{} refused, and never sent",
+    "failed": "{} that did not end well",
+    "waiting": "{} could not be recorded so far, and is missing here: see `hookgate status`",
+}
+"""What is told of calls, by the count of them."""
+
+
 def _notes(found: Mapping[str, Any]) -> Iterable[str]:
-    whole = found["whole"]
     if found["more"]:
         yield f"{counted(found['more'], 'group')} more: ask with a higher --limit"
-    if whole["unpriced"]:
-        yield (
-            f"* {counted(whole['unpriced'], 'call')} of models without a known price, whose cost "
-            "is in no sum: `hookgate prices check` names them"
-        )
-    if whole["estimated"]:
-        yield (
-            f"{counted(whole['estimated'], 'call')} with estimated tokens: the provider did not "
-            "report them, or the answer was cut"
-        )
-    if whole["refused"]:
-        yield f"{counted(whole['refused'], 'call')} refused, and never sent"
-    if whole["failed"]:
-        yield f"{counted(whole['failed'], 'call')} that did not end well"
-    if found["waiting"]:
-        yield (
-            f"{counted(found['waiting'], 'call')} could not be recorded so far, and is missing "
-            "here: see `hookgate status`"
-        )
+    counts = {**found["whole"], "waiting": found["waiting"]}
+    for name, text in _NOTES.items():
+        if counts[name]:
+            yield text.format(counted(counts[name], "call"))
     if not found["durable"]:
         yield "no store: what is recorded is lost when the gateway stops"
 
 
 def _share(part: int, whole: int) -> str:
     return f"{part / whole:.0%}" if part else "-"
-
-
-def whole_number(number: int) -> str:
-    """Return a number with commas."""
-    return f"{number:,}"
 
 
 def short(number: int) -> str:

@@ -124,7 +124,7 @@ class Budgets:
             StoreUnavailableError: The store cannot be written.
         """
         await finish(self._leasing.exchange(Draft))
-        await self.sweep()
+        await self._leasing.look(at_once=True)
         if self.poll is not None:
             self._tasks.append(asyncio.create_task(self._follow(), name="metering.budgets"))
             if self.signals is not None:
@@ -143,7 +143,7 @@ class Budgets:
                 some, left = left[:WINDOWS_AT_ONCE], left[WINDOWS_AT_ONCE:]
                 draft = partial(self._leasing.draft, some, idle=True)
                 await finish(self._leasing.exchange(draft))
-            await self._leasing.leave()
+            await self.store.write(partial(rows.leave, me=self._leasing.me), order=ORDER)
         except FAULTS as error:
             self.tell(f"what was used of budgets is settled when a gateway starts next: {error}")
 
@@ -316,10 +316,6 @@ class Budgets:
             lost=stored.lost,
         )
 
-    async def sweep(self) -> None:
-        """Charge the calls of gateways that have stopped."""
-        await self._leasing.look(at_once=True)
-
     async def forget(self, before: datetime, *, kind: str = "") -> int:
         """Delete some counters that nobody has used since `before`.
 
@@ -377,7 +373,7 @@ class Budgets:
     async def _hear(self, leasing: Leasing, due: set[LeasedWindow]) -> None:
         if not any(window.leased for window in self._leased()):
             return
-        for key, asked in (await leasing.questions()).items():
+        for key, asked in (await self.store.read(partial(rows.questions, me=leasing.me))).items():
             window = self._windows.get(key)
             if isinstance(window, LeasedWindow):
                 window.asked = max(window.asked, asked)
@@ -405,13 +401,10 @@ class Budgets:
     def _send(self) -> None:
         """Tell gateways in this process that there is something to look at."""
         if self.signals is not None:
-            task = asyncio.create_task(self._tell_others(), name="metering.signal")
+            told = self.signals.send(TOPIC, {"by": self._leasing.me})
+            task = asyncio.create_task(told, name="metering.signal")
             self._tasks = [one for one in self._tasks if not one.done()]
             self._tasks.append(task)
-
-    async def _tell_others(self) -> None:
-        assert self.signals is not None
-        await self.signals.send(TOPIC, {"by": self._leasing.me})
 
     async def _listen(self) -> None:
         assert self.signals is not None

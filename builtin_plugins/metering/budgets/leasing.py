@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -87,11 +87,6 @@ class Draft:
         for hold in self.holds:
             hold.undo()
         self.holds.clear()
-
-    @property
-    def opened(self) -> Iterator[str]:
-        """The calls that may be open in the store by this."""
-        return (asked.call for asked in self.asked if asked.call)
 
 
 class Need(NamedTuple):
@@ -306,7 +301,7 @@ class Leasing:
             self._undo(draft)
             return
         # It may have been committed. Whoever it was to let in asks once more, or is refused.
-        self._stray += draft.opened
+        self._stray += (asked.call for asked in draft.asked if asked.call)
         draft.release()
         if one.expected is None:
             # Whether this run is known to others is not known: another one begins.
@@ -346,15 +341,7 @@ class Leasing:
         due = self._beaten + self.ttl / BEATS
         return self.store.shared and self.clock.monotonic() >= due
 
-    async def leave(self) -> None:
-        """Say that this run has ended, where it has given all back."""
-        await self.store.write(partial(rows.leave, me=self.me), order=ORDER)
-
     # -- reading -----------------------------------------------------------
-
-    async def questions(self) -> dict[str, int]:
-        """Return of which windows this gateway was asked to give back."""
-        return await self.store.read(partial(rows.questions, me=self.me))
 
     async def read(self, work: Callable[[Connection], Any]) -> Any:
         """Read while nothing of this gateway's is on its way."""

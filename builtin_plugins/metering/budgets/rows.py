@@ -204,14 +204,11 @@ class Exchange:
         return "before" if found is not None and found == self.before else "gone"
 
     def _settle(self, connection: Connection) -> None:
-        steps: dict[str, _Step] = {}
-        if self.plans:
-            plans = sorted(self.plans, key=lambda plan: plan.key)
-            found = _lock(connection, plans, self.at)
-            steps = {plan.key: _Step(plan, found[plan.key]) for plan in plans}
+        plans = sorted(self.plans, key=lambda plan: plan.key)
+        found = _lock(connection, plans, self.at)
+        steps = {plan.key: _Step(plan, found[plan.key]) for plan in plans}
         self.admitted = [_admit(asked.needs, steps) for asked in self.asked]
-        if steps:
-            self._change(connection, steps)
+        self._change(connection, steps)
         _CLOSE.run(connection, [{"closed": call} for call in sorted(self.closed)])
         rows = [
             {"call": asked.call, "gateway": self.me, "held": asked.held, "row": asked.row}

@@ -38,6 +38,7 @@ class Record(NamedTuple):
     row: str
 
 
+@dataclass(slots=True, eq=False)
 class Hold:
     """What is reserved for one call; it is settled once.
 
@@ -47,12 +48,9 @@ class Hold:
         settled: Whether it is settled.
     """
 
-    __slots__ = ("call", "parts", "settled")
-
-    def __init__(self, parts: list[tuple[Window, int, int]], call: str = "") -> None:
-        self.parts = parts
-        self.call = call
-        self.settled = False
+    parts: list[tuple[Window, int, int]]
+    call: str = ""
+    settled: bool = False
 
     @property
     def stands(self) -> bool:
@@ -81,11 +79,6 @@ class Short(NamedTuple):
     want: Want
     used: int
     held: int
-
-    @property
-    def limit(self) -> int:
-        """How much the counter has."""
-        return self.want.limit
 
 
 class Standing(NamedTuple):

@@ -299,7 +299,7 @@ class BudgetOperations:
         if name not in self._ruling.budgets:
             action = "take one of these names; limits on rates stand in the settings alone"
             raise _unknown(name, self._ruling.budgets, action)
-        of_settings = {name: None} if self._ruling.in_settings(name) else {}
+        of_settings = {name: None} if name in self._ruling.settings.budgets else {}
 
         def change(known: Set) -> dict[str, Any]:
             others = {key: one for key, one in known.budgets.items() if key != name}

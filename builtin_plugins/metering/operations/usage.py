@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.reports import Reports, Totals
 
 MOST_GROUPS = 10_000
-_MONTH = re.compile(r"[0-9]{4}-[0-9]{2}")
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}(-[0-9]{2})?")
 
 
 class UsageParams(OperationModel):
@@ -68,14 +67,10 @@ class UsageParams(OperationModel):
     @field_validator("since", "until")
     @classmethod
     def _day(cls, text: str) -> str:
-        if not text:
-            return text
-        day = f"{text}-01" if _MONTH.fullmatch(text) else text
         try:
             # Python reads days in other forms as well, such as 20261101; texts are compared here.
-            if _DAY.fullmatch(day) is None:
-                raise ValueError
-            date.fromisoformat(day)
+            if text:
+                date.fromisoformat(_whole(text, "-01") if _DAY.fullmatch(text) else "")
         except ValueError:
             raise ValueError(
                 f"found {text[:40]!r}, expected a day such as 2026-11-01 or a month such as 2026-11"
@@ -96,10 +91,13 @@ class UsageParams(OperationModel):
     @property
     def days(self) -> tuple[str, str]:
         """The first day and the last one; "" for none."""
-        first = f"{self.since}-01" if _MONTH.fullmatch(self.since) else self.since
         # No month has a day behind it, and texts are compared.
-        last = f"{self.until}-31" if _MONTH.fullmatch(self.until) else self.until
-        return first, last
+        return _whole(self.since, "-01"), _whole(self.until, "-31")
+
+
+def _whole(text: str, day: str) -> str:
+    """Return a day, or that `day` of a month."""
+    return text and f"{text}{day}"[:10]
 
 
 class Counted(OperationModel):
@@ -196,8 +194,8 @@ class UsageOperations:
             more=len(report.groups) - len(groups),
             days=[Group(of={"day": day}, **_sums(totals)) for day, totals in report.days.items()],
             whole=Used(**_sums(report.whole)),
-            durable=reports.durable,
-            waiting=reports.waiting,
+            durable=reports.ledger.store.durable,
+            waiting=reports.ledger.waiting,
         )
 
 

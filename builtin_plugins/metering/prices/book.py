@@ -10,7 +10,7 @@ from datetime import datetime
 from decimal import Decimal
 from fnmatch import translate
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from hookgate import ModelRef, Usage
 from hookgate.builtin_plugins.metering.prices.settings import Listed, Price
@@ -188,35 +188,27 @@ FREE = ":free"
 """How the names of models end that a provider gives away; the library has no prices of these."""
 
 
-class Priced:
+class Priced(NamedTuple):
     """One model of the library, whose prices may depend on the time.
 
-    Args:
+    Attributes:
         choices: Tariffs, and when they apply; the last one that does counts, and the first one
             where none does.
     """
 
-    def __init__(
-        self, choices: Sequence[tuple[Callable[[datetime], bool] | None, Tariff | None]]
-    ) -> None:
-        self._choices = choices
-        self._first = choices[0][1]
-        self._rest = tuple(reversed(choices))
-        self._always = self._first if len(choices) == 1 else None
+    choices: Sequence[tuple[Callable[[datetime], bool] | None, Tariff | None]]
 
     def at(self, at: datetime) -> Tariff | None:
         """Return the tariff at a time, None where the library has no prices for tokens then."""
-        if self._always is not None:
-            return self._always
-        for applies, tariff in self._rest:
+        for applies, tariff in reversed(self.choices):
             if applies is None or applies(at):
                 return tariff
-        return self._first
+        return self.choices[0][1]
 
     def changed(self, change: Callable[[Tariff], Tariff]) -> Priced:
         """Return the same with all tariffs changed."""
         return Priced(
-            [(when, None if tariff is None else change(tariff)) for when, tariff in self._choices]
+            [(when, None if tariff is None else change(tariff)) for when, tariff in self.choices]
         )
 
 

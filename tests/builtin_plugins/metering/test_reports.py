@@ -204,7 +204,7 @@ async def test_without_a_store_the_last_calls_are_reported() -> None:
     for call in calls:
         ledger.hand_over(call)
     reports = Reports(ledger)
-    assert not reports.durable
+    assert not reports.ledger.store.durable
     for by in [("month",), ("model", "day"), ()]:
         assert dict((await reports.usage(by)).groups) == expected(calls, by)
     found = await reports.usage(

@@ -189,7 +189,7 @@ class Machine(RuleBasedStateMachine):
                 # What a killed one held is in its lease.
                 if not (call.run in self.killed and call.id in self.open)
             )
-        assert taken + short.want.amount > short.limit, (taken, short)
+        assert taken + short.want.amount > short.want.limit, (taken, short)
 
     def worth(self, call: Call) -> int:
         """What a call counts for: what it has used, or all that it could use."""

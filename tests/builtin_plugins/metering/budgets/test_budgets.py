@@ -63,7 +63,7 @@ async def test_of_a_thousand_callers_on_a_budget_for_ten_exactly_ten_are_let_in(
         holds = [one for one in outcomes if isinstance(one, Hold)]
         shorts = [one for one in outcomes if isinstance(one, Short)]
         assert (len(holds), len(shorts)) == (10, 990)
-        assert {(one.used, one.held, one.limit) for one in shorts} == {(0, 10, 10)}
+        assert {(one.used, one.held, one.want.limit) for one in shorts} == {(0, 10, 10)}
         for hold in holds:
             budgets.settle(hold, [1])
         assert await expect_short(budgets, want()) == Short(want(), 10, 0)
