@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from benchmarks.weight.source import weighed
 
 from hookgate import Effect, Usage
 from hookgate.builtin_plugins.channels.settings import Kind
@@ -103,3 +104,23 @@ def test_a_kind_of_channel_is_named_in_three_files(kind: str) -> None:
     )
     assert len(found) <= KIND, found
     assert missed(found, row("another kind of channel")) == []
+
+
+LINES = 4000
+"""Lines of code above which a plugin says on its page why."""
+LARGER = ("discovery", "memory", "policy", "wasm")
+
+
+@pytest.mark.parametrize("name", LARGER)
+def test_a_large_plugin_says_on_its_page_why_it_is(name: str) -> None:
+    page = (ROOT / "docs" / "plugins" / f"{name}.md").read_text(encoding="utf-8")
+    assert "It has more than 4,000 lines of code, since " in page
+
+
+@pytest.mark.slow
+def test_no_other_plugin_is_large() -> None:
+    for folder in sorted((ROOT / "builtin_plugins").iterdir()):
+        mine = [path for path in PRODUCT if path.is_relative_to(folder)]
+        # Of all lines some are no code, so few plugins are to be counted.
+        if folder.name not in LARGER and sum(TEXTS[path].count("\n") for path in mine) > LINES:
+            assert sum(weighed(path).code for path in mine) <= LINES, folder.name
