@@ -92,6 +92,6 @@ class StoreWindows:
 
         await self._store.write(work, order="planning")
         if entries:
-            self._known[scope_key] = frozenset(entry.turn for entry in entries)
+            self._known[scope_key] = frozenset([entry.turn for entry in entries])
         else:
             self._known.pop(scope_key, None)

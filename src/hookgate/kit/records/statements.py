@@ -18,7 +18,9 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import cache, partial
+from types import NoneType
 from typing import Any, TypeAlias
 
 from sqlalchemy import (
@@ -220,21 +222,24 @@ def insert_new(connection: Connection, table: Table, *rows: Mapping[str, Any]) -
 
     The values of a single row may be expressions.
     """
-    if any(isinstance(value, ColumnElement) for row in rows for value in row.values()):
-        (row,) = rows
-        made = _insert_new(insert_of(connection), table).values(dict(row))
-        return bool(connection.execute(made).rowcount)
-    new = _new(table, tuple(rows[0])) if rows else None
-    if len(rows) == 1 and new:
-        return bool(new.count(connection, **rows[0]))
-    if new:
-        new.run(connection, _in_order(table, rows))
-    return True
+    if not rows:
+        return True
+    if len(rows) > 1:
+        _new(table, tuple(rows[0])).run(connection, _in_order(table, rows))
+        return True
+    (row,) = rows
+    if _PLAIN.issuperset(map(type, row.values())):
+        return bool(_new(table, tuple(row)).count(connection, **row))
+    made = _insert_new(insert_of(connection), table).values(dict(row))
+    return bool(connection.execute(made).rowcount)
 
 
 def upsert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert rows that name all columns, each in place of the one of its key."""
     _upsert(table).run(connection, _in_order(table, rows))
+
+
+_PLAIN = frozenset((str, int, float, bool, bytes, datetime, NoneType))
 
 
 @cache
