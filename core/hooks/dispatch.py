@@ -116,9 +116,9 @@ class Chain:
         Raises:
             TypeError: One is missing, or there is one too many.
         """
-        names = self.names
-        if not kwargs and len(args) == len(names):
+        if not kwargs and len(args) == len(self.names):
             return args
+        names = self.names
         rest = names[len(args) :]
         if len(args) > len(names) or set(rest) != set(kwargs):
             raise TypeError(
