@@ -39,8 +39,7 @@ from benchmarks.report import Figure, interleaved, report, timed
 from benchmarks.turn.growth import start
 from hookgate.builtin_plugins.wasm.engine.calls import GuestRun
 from hookgate.builtin_plugins.wasm.engine.compiled.child import configure
-from hookgate.builtin_plugins.wasm.engine.errors import GuestError
-from hookgate.builtin_plugins.wasm.engine.limits import Limits
+from hookgate.builtin_plugins.wasm.engine.limits import GuestError, Limits
 from hookgate.builtin_plugins.wasm.engine.sandbox import Guest, Sandbox
 
 HERE = Path(__file__).parent

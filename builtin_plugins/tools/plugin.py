@@ -12,9 +12,8 @@ from pydantic import Field
 from hookgate import EGRESS, Capability, Flags, Host, StartError, Tool, ToolResult
 from hookgate.builtin_plugins.tools.calculate import CalculationError, calculate, show
 from hookgate.builtin_plugins.tools.clock import describe_time
-from hookgate.builtin_plugins.tools.files import SUPPORTED, FileRefusedError, read_text
 from hookgate.builtin_plugins.tools.settings import ToolsSettings
-from hookgate.builtin_plugins.tools.web import fetch
+from hookgate.builtin_plugins.tools.texts import SUPPORTED, FileRefusedError, fetch, read_text
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tooling import tool
 

@@ -23,7 +23,7 @@ from hookgate import (
     plain_text,
 )
 from hookgate.builtin_plugins.wasm.bounds import LONG, aside
-from hookgate.builtin_plugins.wasm.engine.errors import GuestError
+from hookgate.builtin_plugins.wasm.engine.limits import GuestError
 from hookgate.builtin_plugins.wasm.host.functions import GuestCall, HostRefusal
 from hookgate.builtin_plugins.wasm.wire import (
     FaultError,

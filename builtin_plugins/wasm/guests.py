@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING
 
 from hookgate import HookgateError, Host
 from hookgate.builtin_plugins.wasm.bounds import aside
-from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
-from hookgate.builtin_plugins.wasm.engine.limits import Limits, WasiGrants
+from hookgate.builtin_plugins.wasm.engine.limits import (
+    GuestError,
+    GuestRefusedError,
+    Limits,
+    WasiGrants,
+)
 from hookgate.builtin_plugins.wasm.engine.sandbox import Guest, Sandbox
 from hookgate.builtin_plugins.wasm.host.folders import FolderJudge
 from hookgate.builtin_plugins.wasm.host.functions import (

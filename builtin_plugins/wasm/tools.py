@@ -9,7 +9,7 @@ from pydantic_core import to_json
 
 from hookgate import Content, SessionKey, Taint, Tool, ToolResult, Turn, key_text
 from hookgate.builtin_plugins.wasm.bounds import aside
-from hookgate.builtin_plugins.wasm.engine.errors import GuestError
+from hookgate.builtin_plugins.wasm.engine.limits import GuestError
 from hookgate.builtin_plugins.wasm.host.functions import GuestCall
 from hookgate.builtin_plugins.wasm.wire import (
     FaultError,

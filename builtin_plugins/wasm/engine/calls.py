@@ -11,8 +11,14 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Never
 
-from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestErrorKind
-from hookgate.builtin_plugins.wasm.engine.limits import MEMORIES, TABLES, Limits, StoreRoom
+from hookgate.builtin_plugins.wasm.engine.limits import (
+    MEMORIES,
+    TABLES,
+    GuestError,
+    GuestErrorKind,
+    Limits,
+    StoreRoom,
+)
 
 
 @dataclass(slots=True)

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hookgate.builtin_plugins.wasm.engine.calls import GuestRun
 from hookgate.builtin_plugins.wasm.engine.compiled.artefacts import Artefact
-from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
 from hookgate.builtin_plugins.wasm.engine.forms import GuestForm, Wanted, fitted, refuse
-from hookgate.builtin_plugins.wasm.engine.limits import StoreRoom
+from hookgate.builtin_plugins.wasm.engine.limits import GuestError, GuestRefusedError, StoreRoom
 from hookgate.builtin_plugins.wasm.engine.machine import Machine
 from hookgate.builtin_plugins.wasm.engine.native import Failure, described, failure, native
 

@@ -12,8 +12,12 @@ from typing import Any, Literal, Protocol
 
 from hookgate.builtin_plugins.wasm.engine.calls import GuestRun
 from hookgate.builtin_plugins.wasm.engine.compiled.artefacts import Artefact
-from hookgate.builtin_plugins.wasm.engine.errors import GuestRefusedError
-from hookgate.builtin_plugins.wasm.engine.limits import Limits, StoreRoom, WasiGrants
+from hookgate.builtin_plugins.wasm.engine.limits import (
+    GuestRefusedError,
+    Limits,
+    StoreRoom,
+    WasiGrants,
+)
 from hookgate.builtin_plugins.wasm.engine.machine import Machine
 from hookgate.builtin_plugins.wasm.engine.native import Failure
 

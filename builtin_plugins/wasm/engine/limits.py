@@ -1,4 +1,4 @@
-"""What a guest may use, and what it is let see of the system."""
+"""What a guest may use and see of the system, and what goes wrong with one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,63 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Literal
+
+from hookgate import HookgateError
+
+GuestErrorKind = Literal[
+    "trap",
+    "fuel",
+    "time",
+    "memory",
+    "table",
+    "stack",
+    "host-calls",
+    "output",
+    "answer",
+    "busy",
+    "host",
+]
+"""Why a call failed: the guest trapped, met a limit, answered what cannot be read (``answer``),
+found no free thread (``busy``), or a function of the host raised (``host``, with its cause)."""
+
+
+class GuestRefusedError(HookgateError):
+    """A guest cannot be loaded: the text names the import, the export or the limit.
+
+    Attributes:
+        guest: The name under which it was loaded.
+        lasting: Whether it is refused again for as long as module, limits and engine are the
+            same; False where that lies in what is around it.
+    """
+
+    def __init__(self, message: str, *, guest: str, lasting: bool = True) -> None:
+        super().__init__(f"guest {guest!r}: {message}")
+        self.guest = guest
+        self.lasting = lasting
+
+
+class GuestError(HookgateError):
+    """A call of a guest failed. The text names the guest, the limit and its figure.
+
+    Attributes:
+        guest: The name under which the guest was loaded.
+        kind: Why.
+        reason: The text without the guest's name.
+        figure: The limit that was met, in its own unit; None where none was.
+    """
+
+    def __init__(
+        self, message: str, *, guest: str, kind: GuestErrorKind, figure: float | None = None
+    ) -> None:
+        super().__init__(f"guest {guest!r}: {message}")
+        self.guest = guest
+        self.reason = message
+        self.kind: GuestErrorKind = kind
+        self.figure = figure
+
+
+# -- What a guest may use, and what it is let see of the system ------------------
 
 MB = 1024 * 1024
 MOST = {"memory_bytes": 4096 * MB, "table_elements": 10_000_000, "stack_bytes": 2 * MB}

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from hookgate.builtin_plugins.wasm.engine import wasi
 from hookgate.builtin_plugins.wasm.engine.calls import GuestRun
 from hookgate.builtin_plugins.wasm.engine.compiled.artefacts import Artefact
-from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
 from hookgate.builtin_plugins.wasm.engine.forms import GuestForm, Wanted, fitted, refuse
-from hookgate.builtin_plugins.wasm.engine.limits import StoreRoom
+from hookgate.builtin_plugins.wasm.engine.limits import GuestError, GuestRefusedError, StoreRoom
 from hookgate.builtin_plugins.wasm.engine.machine import Machine
 from hookgate.builtin_plugins.wasm.engine.native import (
     HOST_CALLBACK,

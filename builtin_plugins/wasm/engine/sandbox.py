@@ -20,7 +20,6 @@ from hookgate.builtin_plugins.wasm.engine.compiled.artefacts import (
     compiled,
 )
 from hookgate.builtin_plugins.wasm.engine.components import ComponentForm
-from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
 from hookgate.builtin_plugins.wasm.engine.extism import ExtismForm
 from hookgate.builtin_plugins.wasm.engine.forms import (
     GuestForm,
@@ -29,7 +28,12 @@ from hookgate.builtin_plugins.wasm.engine.forms import (
     Wanted,
     refuse,
 )
-from hookgate.builtin_plugins.wasm.engine.limits import Limits, WasiGrants
+from hookgate.builtin_plugins.wasm.engine.limits import (
+    GuestError,
+    GuestRefusedError,
+    Limits,
+    WasiGrants,
+)
 from hookgate.builtin_plugins.wasm.engine.machine import Machine
 from hookgate.builtin_plugins.wasm.engine.modules import CoreForm
 from hookgate.builtin_plugins.wasm.engine.native import native

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from hookgate.builtin_plugins.wasm.engine.calls import GuestRun
-from hookgate.builtin_plugins.wasm.engine.errors import GuestError
+from hookgate.builtin_plugins.wasm.engine.limits import GuestError
 
 T = TypeVar("T")
 W = TypeVar("W")

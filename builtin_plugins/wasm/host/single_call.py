@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hookgate import Gateway, HookgateError, Settings, ToolResult
-from hookgate.builtin_plugins.wasm.engine.errors import GuestError
+from hookgate.builtin_plugins.wasm.engine.limits import GuestError
 from hookgate.builtin_plugins.wasm.guests import Guests, LoadedPlugin
 from hookgate.builtin_plugins.wasm.host.functions import GuestCall
 from hookgate.builtin_plugins.wasm.tables import METADATA, Values

@@ -9,9 +9,8 @@ import typer
 
 from hookgate.cli.commands import config, gateway, plugins, tokens, workspace
 from hookgate.cli.commands.backup import backup, restore
-from hookgate.cli.commands.chat import chat
 from hookgate.cli.commands.serve import serve
-from hookgate.cli.commands.turn import turn
+from hookgate.cli.commands.turn import chat, turn
 from hookgate.cli.group import RootGroup
 
 TALK = "Talk"

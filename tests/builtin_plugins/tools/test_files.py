@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.tools.files import FileRefusedError, read_text
+from hookgate.builtin_plugins.tools.texts import FileRefusedError, read_text
 
 
 @pytest.fixture

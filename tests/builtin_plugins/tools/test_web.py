@@ -7,7 +7,7 @@ import httpx
 import pytest
 from aiohttp import web
 
-from hookgate.builtin_plugins.tools.web import TAINT, fetch
+from hookgate.builtin_plugins.tools.texts import TAINT, fetch
 from hookgate.core.domain.errors import EgressDeniedError, EgressFailedError
 
 if TYPE_CHECKING:

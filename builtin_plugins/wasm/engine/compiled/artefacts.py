@@ -23,8 +23,7 @@ from typing import Any
 
 from hookgate.builtin_plugins.wasm.engine.compiled import child
 from hookgate.builtin_plugins.wasm.engine.compiled.child import UNSUPPORTED
-from hookgate.builtin_plugins.wasm.engine.errors import GuestRefusedError
-from hookgate.builtin_plugins.wasm.engine.limits import Limits
+from hookgate.builtin_plugins.wasm.engine.limits import GuestRefusedError, Limits
 from hookgate.kit.content.files import open_file
 
 SETTINGS = "1"

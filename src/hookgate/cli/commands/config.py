@@ -86,7 +86,7 @@ def check(ctx: typer.Context, as_json: JsonOption = False) -> None:
     Example:
         hookgate --config new.toml config check
     """
-    from hookgate.cli.commands.findings import check_settings
+    from hookgate.cli.commands.doctor import check_settings
     from hookgate.core.domain.errors import ConfigError
 
     state = state_of(ctx)

@@ -13,8 +13,7 @@ from tests.builtin_plugins.wasm.guests import ECHO_GUEST, function, guest
 from tests.support.examples import sampled
 
 from hookgate.builtin_plugins.wasm.engine.compiled import artefacts
-from hookgate.builtin_plugins.wasm.engine.errors import GuestRefusedError
-from hookgate.builtin_plugins.wasm.engine.limits import Limits
+from hookgate.builtin_plugins.wasm.engine.limits import GuestRefusedError, Limits
 from hookgate.builtin_plugins.wasm.engine.sandbox import Guest, Sandbox
 
 pytestmark = pytest.mark.usefixtures("compiled_anew")

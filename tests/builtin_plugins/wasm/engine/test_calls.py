@@ -11,8 +11,7 @@ from tests.builtin_plugins.wasm.guests import ECHO_GUEST, function, guest, host
 from tests.support.script import until
 
 from hookgate.builtin_plugins.wasm.engine.calls import CallContext, HostFunction
-from hookgate.builtin_plugins.wasm.engine.errors import GuestError
-from hookgate.builtin_plugins.wasm.engine.limits import Limits
+from hookgate.builtin_plugins.wasm.engine.limits import GuestError, Limits
 from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
 
 TOOL = "handle_tool_call"

@@ -15,8 +15,7 @@ import wasmtime
 from tests.builtin_plugins.wasm.guests import ALLOC, function, guest
 
 from hookgate.builtin_plugins.wasm.engine.compiled import child
-from hookgate.builtin_plugins.wasm.engine.errors import GuestRefusedError
-from hookgate.builtin_plugins.wasm.engine.limits import Limits
+from hookgate.builtin_plugins.wasm.engine.limits import GuestRefusedError, Limits
 from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
 
 pytestmark = pytest.mark.usefixtures("compiled_anew")

@@ -12,8 +12,7 @@ import wasmtime
 from tests.support.examples import sampled
 
 from hookgate.builtin_plugins.wasm.engine.calls import CallContext, HostFunction
-from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
-from hookgate.builtin_plugins.wasm.engine.limits import Limits
+from hookgate.builtin_plugins.wasm.engine.limits import GuestError, GuestRefusedError, Limits
 from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
 
 from ..components import ECHO, ask, component

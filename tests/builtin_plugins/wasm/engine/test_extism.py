@@ -9,8 +9,12 @@ import pytest
 from tests.builtin_plugins.wasm.guests import binary
 from tests.support.examples import sampled
 
-from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
-from hookgate.builtin_plugins.wasm.engine.limits import Limits, WasiGrants
+from hookgate.builtin_plugins.wasm.engine.limits import (
+    GuestError,
+    GuestRefusedError,
+    Limits,
+    WasiGrants,
+)
 from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
 
 DEFAULT = Limits()

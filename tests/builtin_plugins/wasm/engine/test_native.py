@@ -11,8 +11,7 @@ from tests.support.examples import sampled
 
 from hookgate.builtin_plugins.wasm.engine.calls import CallContext
 from hookgate.builtin_plugins.wasm.engine.compiled.child import configure
-from hookgate.builtin_plugins.wasm.engine.errors import GuestError
-from hookgate.builtin_plugins.wasm.engine.limits import Limits, StoreRoom
+from hookgate.builtin_plugins.wasm.engine.limits import GuestError, Limits, StoreRoom
 from hookgate.builtin_plugins.wasm.engine.native import (
     EPOCH_CALLBACK,
     Bounds,

@@ -15,8 +15,7 @@ from tests.support.examples import sampled
 from tests.support.script import until
 
 from hookgate.builtin_plugins.wasm.engine.calls import CallContext
-from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
-from hookgate.builtin_plugins.wasm.engine.limits import Limits
+from hookgate.builtin_plugins.wasm.engine.limits import GuestError, GuestRefusedError, Limits
 from hookgate.builtin_plugins.wasm.engine.sandbox import Guest, Sandbox
 
 TOOL = "handle_tool_call"

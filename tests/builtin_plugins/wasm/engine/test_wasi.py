@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 from tests.builtin_plugins.wasm.guests import function, guest
 
-from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
-from hookgate.builtin_plugins.wasm.engine.limits import Limits, WasiGrants
+from hookgate.builtin_plugins.wasm.engine.limits import (
+    GuestError,
+    GuestRefusedError,
+    Limits,
+    WasiGrants,
+)
 from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
 
 TOOL = "handle_tool_call"

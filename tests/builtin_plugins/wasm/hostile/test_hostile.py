@@ -7,7 +7,7 @@ import pytest
 from tests.support.examples import sampled
 from tests.support.heartbeat import HELD, Heartbeat
 
-from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
+from hookgate.builtin_plugins.wasm.engine.limits import GuestError, GuestRefusedError
 from hookgate.builtin_plugins.wasm.engine.native import native
 from hookgate.builtin_plugins.wasm.engine.sandbox import Guest, Sandbox
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from hookgate.builtin_plugins.wasm.engine.calls import CallContext
-from hookgate.builtin_plugins.wasm.engine.errors import GuestRefusedError
-from hookgate.builtin_plugins.wasm.engine.limits import Limits
+from hookgate.builtin_plugins.wasm.engine.limits import GuestRefusedError, Limits
 from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
 
 from .examples import FOLDERS, TOOL, ask, load, manifest, use
