@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -62,6 +63,9 @@ NESTED = "nested"
 
 LEARN_SECONDS = 1.0
 """What is said is learned with all that is said meanwhile, or before somebody asks for it."""
+BUSY_SECONDS = 0.25
+"""A turn that asks sooner after the last learning goes without the rest: where many speak at once
+in one scope, each would wait for a commit."""
 RETRY_SECONDS = 5.0
 IDLE_SECONDS = 0.25
 EMBED_AT_ONCE = 8
@@ -104,6 +108,7 @@ class Keeper:
         self._max_notes = settings().max_notes
         self._said = asyncio.Event()
         self._waiting: dict[Scope, set[str]] = {}
+        self._learned = -math.inf
 
     def _embedder(self) -> Embedder | None:
         embedder = self._host.get(EMBEDDER)
@@ -160,6 +165,7 @@ class Keeper:
         for scope, turns in learned.items():
             if left := self._waiting.pop(scope, set()) - turns:
                 self._waiting[scope] = left
+        self._learned = self._host.clock.monotonic()
         return added
 
     async def catch_up(self, scopes: Iterable[Scope], without: Collection[str] = ()) -> None:
@@ -278,7 +284,8 @@ class Keeper:
         # The reasons say the words that were found, and a part of a secret is not masked.
         query = self._host.secrets.redact(query)
 
-        await self.catch_up(read, without)
+        if not committed or self._host.clock.monotonic() - self._learned >= BUSY_SECONDS:
+            await self.catch_up(read, without)
         episodes = self._episodes
         moment = episodes.changes.moment() if committed else None
         some = [scope for scope in read if not episodes.has_no_facts(scope, moment)]

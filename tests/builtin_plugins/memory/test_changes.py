@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.builtin_plugins.stores import opened_store
-from tests.builtin_plugins.turns import make_host
+from tests.builtin_plugins.turns import TurnedClock, make_host
 
-from hookgate import Fence, Message, Provenance, SessionKey, Text
+from hookgate import CLOCK, Fence, Message, Provenance, SessionKey, Text
 from hookgate.builtin_plugins.memory import tables
 from hookgate.builtin_plugins.memory.domain import Note
-from hookgate.builtin_plugins.memory.keeper import Keeper
+from hookgate.builtin_plugins.memory.keeper import BUSY_SECONDS, Keeper
 from hookgate.builtin_plugins.memory.scopes import scopes_of
 from hookgate.builtin_plugins.memory.settings import MemorySettings
 from hookgate.builtin_plugins.storage import tables as storage
@@ -55,6 +55,8 @@ class Told:
 
     def __init__(self, store: SqlStore) -> None:
         host = make_host()
+        self.clock = TurnedClock()
+        host.provide(CLOCK, self.clock)
         self.store = Counted(store)
         self.conversations = SqlConversations(store, host.clock)
         counted: Any = self.store
@@ -116,6 +118,21 @@ async def test_what_was_just_said_elsewhere_is_learned_before_somebody_asks_for_
     assert told.store.writes == writes  # it stands in front of the model
     assert await told.recalled("bread?") == ["Bread keeps for a day."]
     assert told.store.writes == writes + 1
+
+
+async def test_where_many_speak_at_once_not_each_turn_waits_for_what_the_others_said(
+    told: Told,
+) -> None:
+    await told.keeper.follow()
+    await told.say("Bread keeps for a day.", "1")
+    writes = told.store.writes
+    assert await told.recalled("bread?") == []
+    assert told.store.writes == writes
+    found = await told.keeper.search([SCOPE], "bread?")  # a command, or a tool, waits
+    assert [hit.text for hit in found] == ["Bread keeps for a day."]
+    await told.say("Bread keeps for a week.", "2")
+    told.clock.advance(BUSY_SECONDS)
+    assert len(await told.recalled("bread?")) == 2
 
 
 async def test_what_many_say_is_learned_in_one_write(told: Told) -> None:
