@@ -16,8 +16,6 @@ from hookgate.builtin_plugins.wasm.engine.compiled import artefacts
 from hookgate.builtin_plugins.wasm.engine.limits import GuestRefusedError, Limits
 from hookgate.builtin_plugins.wasm.engine.sandbox import Guest, Sandbox
 
-pytestmark = pytest.mark.usefixtures("compiled_anew")
-
 TOOL = "handle_tool_call"
 
 
