@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from tests.support.examples import sampled
 from tests.support.script import (
     Recorder,
     Script,
@@ -97,7 +98,7 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("impatient", [1, 2], ids=["once", "twice"])
+@pytest.mark.parametrize("impatient", sampled([1, 2]), ids=["once", "twice"])
 @pytest.mark.parametrize("clients", [0, 1], ids=["", "with a client's"])
 @pytest.mark.parametrize("shape", TEXTS)
 async def test_a_turn_cancelled_at_any_moment_leaves_no_decided_call_open(
