@@ -8,10 +8,13 @@ from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, overload
 
 import structlog
+from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
 
 from hookgate.core.domain.errors import MissingKeyError, StartError
 from hookgate.core.domain.events import Event, EventBus, MetricRecord, Standings
@@ -46,7 +49,6 @@ if TYPE_CHECKING:
         Mapping,
         Sequence,
     )
-    from pathlib import Path
 
     from structlog.typing import FilteringBoundLogger
 
@@ -649,4 +651,4 @@ class PluginInfo:
     provides: tuple[str, ...] = ()
     state: Literal["running", "disabled", "replaced", "broken"] = "running"
     reason: str = ""
-    content: Path | None = None
+    content: Annotated[Path | None, Field(exclude=True), SkipJsonSchema()] = None

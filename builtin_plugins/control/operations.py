@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
-from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from hookgate import Event, Host, Invocation, Operation, OperationModel, operation
+from hookgate import Event, Host, Invocation, Operation, OperationModel, PluginInfo, operation
 from hookgate.clients import PROTOCOL, token_book, wire_error
 from hookgate.kit.functions.operations import describe_operation
 
@@ -74,35 +73,10 @@ class Cancelled(OperationModel):
     """Always true; what does not run is an error, `not_found`."""
 
 
-class PluginRow(OperationModel):
-    """One plugin."""
-
-    name: str
-    """The name that it runs under."""
-    origin: str
-    """`builtin`, `program`, or the distribution and version that brought it."""
-    version: str
-    """The version of what brought it: hookgate's own for a builtin; empty where it has none."""
-    hooks: tuple[str, ...]
-    """The hooks that it implements."""
-    publishes: tuple[str, ...]
-    """The hooks that it publishes for other plugins."""
-    idle: tuple[str, ...]
-    """Hooks that it implements and nobody publishes now, each with why."""
-    requires: tuple[str, ...]
-    """The keys that it needs."""
-    provides: tuple[str, ...]
-    """The keys that it offers."""
-    state: Literal["running", "disabled", "replaced", "broken"]
-    """Whether it runs."""
-    reason: str
-    """Why, where it does not run."""
-
-
 class PluginRows(OperationModel):
     """All plugins that are known."""
 
-    plugins: tuple[PluginRow, ...]
+    plugins: tuple[PluginInfo, ...]
     """In the order in which they were loaded."""
 
 
@@ -252,10 +226,7 @@ class Control:
     )
     async def plugins(self, _: Invocation) -> PluginRows:
         """List the plugins."""
-        infos = [asdict(info) for info in self._host.plugins(every=True)]
-        for info in infos:
-            del info["content"]  # a place on this machine
-        return PluginRows.model_validate({"plugins": infos})
+        return PluginRows(plugins=tuple(self._host.plugins(every=True)))
 
     # -- the gateway itself ------------------------------------------------------
 

@@ -119,6 +119,7 @@ async def test_plugins_are_listed() -> None:
         rows = (await socket.result("plugin.list"))["plugins"]
     assert [row["name"] for row in rows] == ["control", "counter"]
     assert {row["state"] for row in rows} == {"running"}
+    assert not any("content" in row for row in rows), "it is a place on this machine"
     assert [row["hooks"] for row in rows] == [
         ["before_turn", "lifespan", "list_operations"],
         ["list_operations"],
