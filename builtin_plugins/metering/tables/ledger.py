@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 
 from hookgate.builtin_plugins.metering.calls import COUNTS, TALLIES, WORDS, Call
-from hookgate.builtin_plugins.metering.tables.budgets import METADATA
+from hookgate.builtin_plugins.metering.tables.budgets import METADATA, WINDOWS
 from hookgate.kit.records.statements import Trim, insert_new
 
 MONEY = ("cost_dollars", "cost_rest", "saved_dollars", "saved_rest")
@@ -28,6 +28,8 @@ than 64 bits hold."""
 
 MOST_IN_MEMORY = 10_000
 """So many of the last calls are kept where no plugin provides a store."""
+MOST_WINDOWS_IN_MEMORY = 100_000
+"""So many windows of budgets are kept then, those that were used last."""
 
 _TYPES: Mapping[Any, Any] = {str: Text, int: BigInteger, bool: Boolean, int | None: BigInteger}
 _SMALL = ("attempt", "iteration")
@@ -135,8 +137,10 @@ def turns_of(session: str, since: str, most: int) -> Callable[[Connection], list
 
 
 def trimmed(connection: Connection) -> None:
-    """Keep the last calls alone."""
+    """Keep the last calls alone, and the windows of budgets that were used last."""
     _LAST(connection, MOST_IN_MEMORY)
+    _LAST_WINDOWS(connection, MOST_WINDOWS_IN_MEMORY)
 
 
 _LAST = Trim([CALLS.c.seq], [])
+_LAST_WINDOWS = Trim([WINDOWS.c.touched, WINDOWS.c.key], [], WINDOWS.c.leased == 0)

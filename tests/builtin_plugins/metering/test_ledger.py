@@ -200,6 +200,23 @@ async def test_without_a_store_the_last_calls_are_remembered(
     assert not ledger.behind
 
 
+async def test_without_a_store_the_windows_are_kept_that_were_used_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = "hookgate.builtin_plugins.metering.tables.ledger.MOST_WINDOWS_IN_MEMORY"
+    monkeypatch.setattr(here, 2)
+    ledger, windows = Ledger(in_memory()), tables.budgets.WINDOWS
+    made = {"lasting": True, "settled": 1, "lost": 0, "asked": 0}
+    rows = [
+        {**made, "key": f"{number}", "touched": number, "leased": number == 0}
+        for number in range(5)
+    ]
+    await ledger.store.insert(windows, rows)
+    await ledger.trim()
+    left = await ledger.store.read(lambda c: set(c.execute(sa.select(windows.c.key)).scalars()))
+    assert left == {"0", "3", "4"}  # what is leased is in use
+
+
 async def test_two_starts_of_a_gateway_are_two_writers(store: SqlStore) -> None:
     for _ in range(2):
         ledger = Ledger(store)
