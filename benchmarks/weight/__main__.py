@@ -38,7 +38,7 @@ PYTHON = ".".join(platform.python_version_tuple()[:2])
 
 def slack_of(name: str) -> float:
     """Return what may come and go beside the share: which jobs meet in a commit is chance."""
-    return 15.0 if "calls" in name else 1.5 if name == "statements" else 0.5
+    return 15.0 if "calls" in name else 2.0 if name == "statements" else 1.0
 
 
 def of_turns(found: dict[str, Counted]) -> Iterator[Weight]:
