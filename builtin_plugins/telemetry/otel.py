@@ -71,10 +71,6 @@ class OtelFigures:
                 case "gauge":
                     self._records[one] = meter.create_gauge(name, one.unit, one.help).set
 
-    def add(self, reading: Reading) -> None:
-        """Take one reading."""
-        self.taker(reading)(reading.value)
-
     def taker(self, reading: Reading) -> Callable[[float], None]:
         """Return what takes the values of further readings with its instrument and labels."""
         record, attributes = self._records[reading.instrument], attributes_of(reading)

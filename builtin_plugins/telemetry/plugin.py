@@ -59,9 +59,6 @@ class Figures(Protocol):
     def declare(self, instruments: Iterable[Instrument]) -> None:
         """Keep these figures."""
 
-    def add(self, reading: Reading) -> None:
-        """Take one reading."""
-
     def taker(self, reading: Reading) -> Callable[[float], None]:
         """Return what takes the values of further readings with its instrument and labels."""
 
@@ -158,16 +155,14 @@ class Plugin:
     def _take(self, record: MetricRecord) -> None:
         key = self._instruments.key_of(record)
         if key is None:
-            for reading in map(self._limits.within, self._instruments.readings(record)):
-                for figures in self._figures:
-                    figures.add(reading)
+            for reading in self._instruments.readings(record):
+                for take in self._taking(reading):
+                    take(reading.value)
             return
         series = self._takers.get(key)
         if series is None:
-            series = [
-                (source, [figures.taker(self._limits.within(one)) for figures in self._figures])
-                for source, one in self._instruments.series(record)
-            ]
+            found = self._instruments.series(record)
+            series = [(source, self._taking(reading)) for source, reading in found]
             if len(self._takers) < MOST_SERIES:
                 self._takers[key] = series
         for source, takers in series:
@@ -180,6 +175,10 @@ class Plugin:
             self._gathered = 0
             for figures in self._figures:
                 figures.settle()
+
+    def _taking(self, reading: Reading) -> list[Taker]:
+        fitting = self._limits.within(reading)
+        return [figures.taker(fitting) for figures in self._figures]
 
     # -- the collector -----------------------------------------------------
 

@@ -62,10 +62,6 @@ class PrometheusFigures:
             if one not in self._metrics:
                 self._metrics[one] = self._made(one)
 
-    def add(self, reading: Reading) -> None:
-        """Take one reading."""
-        self.taker(reading)(reading.value)
-
     def taker(self, reading: Reading) -> Callable[[float], None]:
         """Return what takes the values of further readings with its instrument and labels.
 

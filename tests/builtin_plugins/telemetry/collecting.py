@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
@@ -14,6 +14,14 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
+
+    from hookgate.metrics import Reading
+
+
+def take(figures: Any, *readings: Reading) -> None:
+    """Have figures take readings."""
+    for reading in readings:
+        figures.taker(reading)(reading.value)
 
 
 @dataclass

@@ -12,7 +12,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsPartialSuccess,
     ExportMetricsServiceResponse,
 )
-from tests.builtin_plugins.telemetry.collecting import Collector, collecting
+from tests.builtin_plugins.telemetry.collecting import Collector, collecting, take
 
 from hookgate.builtin_plugins.egress.client import CheckedEgress
 from hookgate.builtin_plugins.telemetry import export
@@ -36,7 +36,7 @@ async def sending(
 ) -> AsyncIterator[Sending]:
     figures = OtelFigures("test")
     figures.declare([TURNS])
-    figures.add(Reading(TURNS, 1, ("done",)))
+    take(figures, Reading(TURNS, 1, ("done",)))
     said: list[str] = []
     client = CheckedEgress().client([url], name="telemetry", timeout=timeout)
     exporter = Exporter(

@@ -9,6 +9,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
 )
+from tests.builtin_plugins.telemetry.collecting import take
 
 from hookgate.builtin_plugins.telemetry import conventions
 from hookgate.builtin_plugins.telemetry.core_instruments import (
@@ -29,7 +30,7 @@ def sent(*readings: Reading) -> dict[str, Any]:
     figures = OtelFigures("my gateway")
     figures.declare(reading.instrument for reading in readings)
     for reading in readings:
-        figures.add(reading)
+        take(figures, reading)
     (resource,) = ExportMetricsServiceRequest.FromString(figures.payload()).resource_metrics
     figures.close()
     assert {one.scope.name for one in resource.scope_metrics} <= {"hookgate"}
@@ -106,7 +107,7 @@ def test_switch_of_opentelemetry_turns_it_off(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
     figures = OtelFigures("test")
     figures.declare([TURNS])
-    figures.add(Reading(TURNS, 1, ("done",)))
+    take(figures, Reading(TURNS, 1, ("done",)))
     assert figures.payload() == b""
     figures.close()
 
@@ -120,7 +121,7 @@ def test_nothing_is_registered_for_the_process() -> None:
 def test_two_gateways_keep_their_figures_apart() -> None:
     one, two = OtelFigures("one"), OtelFigures("two")
     one.declare([TURNS])
-    one.add(Reading(TURNS, 1, ("done",)))
+    take(one, Reading(TURNS, 1, ("done",)))
     assert b"hookgate.turns" in one.payload()
     assert b"hookgate.turns" not in two.payload()
     one.close()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_plain
+from tests.builtin_plugins.telemetry.collecting import take
 
 from hookgate.builtin_plugins.telemetry.core_instruments import MODEL_TOKENS, TURN_SECONDS, TURNS
 from hookgate.builtin_plugins.telemetry.prometheus import OPENMETRICS, PLAIN, PrometheusFigures
@@ -24,7 +25,7 @@ def figures(*readings: Reading) -> PrometheusFigures:
     made = PrometheusFigures()
     made.declare(DECLARED)
     for reading in readings:
-        made.add(reading)
+        take(made, reading)
     return made
 
 
@@ -114,7 +115,7 @@ def test_figure_that_is_no_longer_declared_is_gone_and_the_others_stay() -> None
     made = figures(Reading(TURNS, 1, ("done",)), Reading(ON, 1))
     other = Instrument(name="acme_on", help="How often it came on.")
     made.declare([TURNS, other])
-    made.add(Reading(other, 2))
+    take(made, Reading(other, 2))
     found = samples(made.page("")[0])
     assert ("acme_on", ()) not in found
     assert found["acme_on_total", ()] == 2

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builtin_plugins.telemetry.collecting import take
 
 from hookgate.builtin_plugins.awareness.switch.records import INSTRUMENTS as OF_AWARENESS
 from hookgate.builtin_plugins.telemetry.core_instruments import CORE_INSTRUMENTS
@@ -140,8 +141,8 @@ def test_whatever_is_recorded_can_be_kept_and_written(records: list[tuple[str, A
     for name, fields in records:
         for reading in DECLARED.readings(MetricRecord(name=name, timestamp=1, fields=fields)):
             within: Reading = limits.within(reading)
-            prometheus.add(within)
-            otel.add(within)
+            take(prometheus, within)
+            take(otel, within)
     page, _ = prometheus.page("")
     assert page.decode().endswith("\n")
     assert otel.payload() or not records
