@@ -254,12 +254,13 @@ async def test_a_question_stays_open_while_what_is_not_held_is_kept(store: SqlSt
         one.settle(await expect_hold(one, want(10, limit=10_000)), [10])
         await expect_hold(one, want(5, limit=10_000))
         asking = asyncio.create_task(expect_hold(other, want(9_985, limit=10_000)))
+        questions = partial(rows.questions, me=one._leasing.me)
         async with asyncio.timeout(60):
-            while not await one._leasing.questions():
+            while not await store.read(questions):
                 pass
         # What was settled is written before the question is heard, and answers nothing.
         await one._leasing.exchange(partial(one._leasing.draft, [*one._leased()]))
-        assert await one._leasing.questions()
+        assert await store.read(questions)
         await one.tick()
         await other.tick()
         await asking
