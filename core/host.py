@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from hookgate.core.hooks.caller import Hooks
     from hookgate.core.plugins.manager import Plugins
     from hookgate.core.registry.agents import AgentRoute
-    from hookgate.core.registry.sanitizing import Sanitizer
+    from hookgate.core.registry.sanitizer import Sanitizer
     from hookgate.core.settings.schema import Settings
     from hookgate.core.turn.handle import TurnHandle
     from hookgate.core.turn.start import Turns

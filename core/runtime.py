@@ -29,7 +29,7 @@ from hookgate.core.plugins.manager import Plugins
 from hookgate.core.registry.agents import Router, load_agents
 from hookgate.core.registry.catalogue import Catalogue
 from hookgate.core.registry.flags import FAILURE_MODE
-from hookgate.core.registry.sanitizing import Sanitizer
+from hookgate.core.registry.sanitizer import Sanitizer
 from hookgate.core.settings.schema import Settings
 from hookgate.core.settings.secret_store import SecretStore
 from hookgate.core.turn.selftest import check_that_policy_is_asked

@@ -15,7 +15,7 @@ from unittest.mock import patch
 import numpy as np
 
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder
-from hookgate.builtin_plugins.embedding.shipped import SHIPPED, ShippedVectors
+from hookgate.builtin_plugins.embedding.stock import SHIPPED, ShippedVectors
 from hookgate.core.settings.schema import Settings
 from hookgate.gateway import Gateway
 from hookgate.ports import EMBEDDER

@@ -21,7 +21,7 @@ from hookgate import (
 from hookgate.builtin_plugins.embedding.operations import EmbeddingOperations
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder, EmbeddingEngine, NoEngine
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
-from hookgate.builtin_plugins.embedding.shipped import ShippedVectors
+from hookgate.builtin_plugins.embedding.stock import ShippedVectors
 from hookgate.builtin_plugins.embedding.worker import LocalModel, ThreadEngine
 from hookgate.hookspecs import hookimpl
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hookgate.builtin_plugins.embedding.settings import EmbedderName
-    from hookgate.builtin_plugins.embedding.shipped import ShippedVectors
+    from hookgate.builtin_plugins.embedding.stock import ShippedVectors
 
 V = TypeVar("V")
 

@@ -12,10 +12,9 @@ from hookgate.core.gateway.access.auth import AccessGate
 from hookgate.core.gateway.access.peer import new_key
 from hookgate.core.gateway.access.tokens import principal_id
 from hookgate.core.gateway.bodies import UnverifiedBodies
-from hookgate.core.gateway.clients import Clients
 from hookgate.core.gateway.codes import wire_error
 from hookgate.core.gateway.operations import result_json
-from hookgate.core.gateway.requests import CALLER, RequestLog
+from hookgate.core.gateway.requests import CALLER, Clients, RequestLog
 from hookgate.core.gateway.wire.rpc import PROTOCOL, Methods, event_data
 from hookgate.core.gateway.wire.stream import QUEUE_BYTES
 from hookgate.core.hooks.tasks import EXPIRED, Expiry
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.events import Event
     from hookgate.core.domain.turn import Principal
     from hookgate.core.gateway.access.peer import PeerLookup
-    from hookgate.core.gateway.clients import LiveClient
+    from hookgate.core.gateway.requests import LiveClient
     from hookgate.core.host import Host
 
 TOKEN_REVOKED = "the token was revoked"

@@ -16,7 +16,7 @@ import pluggy
 from hookgate.core.settings.sections import nearest
 
 if TYPE_CHECKING:
-    from hookgate.core.plugins.published import Published
+    from hookgate.core.plugins.publication import Published
 
 _INSTEAD_OF_ASYNCGEN = {
     "lifespan": "decorate it with @contextlib.asynccontextmanager, below @hookimpl",

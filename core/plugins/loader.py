@@ -24,7 +24,7 @@ from hookgate.core.domain.ports import Key
 from hookgate.core.hooks.dispatch import contracts_of, tightened
 from hookgate.core.host import PluginInfo
 from hookgate.core.plugins.checks import Manager, idle_hooks, problems_with
-from hookgate.core.plugins.published import Published, prefix_of
+from hookgate.core.plugins.publication import Published, prefix_of
 from hookgate.core.plugins.sources import content_of
 from hookgate.core.registry.admission import SANDBOX_RUNNER
 from hookgate.core.settings.sections import nearest, problem, section_of

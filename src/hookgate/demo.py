@@ -19,7 +19,7 @@ from rich.text import Text
 
 from hookgate import Gateway, Settings
 from hookgate.cli.client.remote import connect
-from hookgate.cli.terminal.conversation import Narrator, print_question
+from hookgate.cli.terminal.talk import Narrator, print_question
 from hookgate.cli.terminal.trace import traced
 from hookgate.cli.terminal.waterfall import print_waterfall
 from hookgate.core.domain.errors import HookgateError

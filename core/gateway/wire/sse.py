@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-    from hookgate.core.gateway.clients import LiveClient
+    from hookgate.core.gateway.requests import LiveClient
 
 KEEP_ALIVE = 15.0
 """Seconds of silence after which a stream sends a comment, so that no proxy gives it up."""

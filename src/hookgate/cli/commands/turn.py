@@ -75,7 +75,7 @@ async def run_once(
         spans: Whether hooks are recorded.
         silent: Whether nothing is printed.
     """
-    from hookgate.cli.terminal.conversation import Narrator
+    from hookgate.cli.terminal.talk import Narrator
     from hookgate.cli.terminal.trace import traced
 
     client = await state.client()

@@ -20,7 +20,7 @@ from hookgate import hookspecs
 from hookgate.core.domain.descriptors import Card, Rejected
 from hookgate.core.registry.admission import is_own, own_sources
 from hookgate.core.registry.frozen import frozen_json
-from hookgate.core.registry.sanitizing import UNSANITIZED
+from hookgate.core.registry.sanitizer import UNSANITIZED
 
 if TYPE_CHECKING:
     from hookgate.core.domain.tools import Tool
