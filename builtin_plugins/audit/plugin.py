@@ -37,7 +37,7 @@ from hookgate.kit.json_lines import JsonLines, JsonLinesWriter
 from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.audit.tables import Keeper
+    from hookgate.builtin_plugins.audit.tables import AuditKeeper
 
 PART = "audit"
 UNWRITTEN = "audit.outcomes"
@@ -116,11 +116,11 @@ class Plugin:
             )
         return Sealer(key_from_secret(value, name))
 
-    async def _keeper(self, host: Host, sealer: Sealer) -> Keeper:
+    async def _keeper(self, host: Host, sealer: Sealer) -> AuditKeeper:
         tables, store = await tables_of(
             host.get(STORE), "audit", "hookgate.builtin_plugins.audit.tables"
         )
-        keeper: Keeper = tables.Keeper(store, sealer, ring=self._settings.ring)
+        keeper: AuditKeeper = tables.AuditKeeper(store, sealer, ring=self._settings.ring)
         if not keeper.whole:
             host.standing(PART).bad(
                 f"no plugin provides a store: the last {self._settings.ring} rows are kept in "

@@ -17,7 +17,7 @@ from hookgate.kit.content.files import write_whole
 from hookgate.wire import canonical
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.audit.tables import Keeper
+    from hookgate.builtin_plugins.audit.tables import AuditKeeper
 
 KEY_BYTES = 32
 """The length of a key that is made here; that of the digest, as RFC 2104 recommends."""
@@ -196,7 +196,7 @@ class KeptHead:
         head: What the file names; None where there is none.
     """
 
-    def __init__(self, host: Host, keeper: Keeper) -> None:
+    def __init__(self, host: Host, keeper: AuditKeeper) -> None:
         self._host = host
         self._keeper = keeper
         self._path: Path = host.settings.home / HEAD_FILE

@@ -66,7 +66,7 @@ _FORGET = Prepared(
 )
 
 
-class Keeper:
+class AuditKeeper:
     """Chains rows and keeps them.
 
     Args:
@@ -126,7 +126,7 @@ class Keeper:
 
 
 def _newest(connection: Connection) -> Head | None:
-    by_time = _HEAD.order_by(*(column.desc() for column in Keeper.place))
+    by_time = _HEAD.order_by(*(column.desc() for column in AuditKeeper.place))
     return _head(connection.execute(by_time.limit(1)).first())
 
 

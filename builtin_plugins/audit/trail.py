@@ -15,7 +15,7 @@ from hookgate.settings import redact_json
 from hookgate.wire import canonical
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.audit.tables import Keeper
+    from hookgate.builtin_plugins.audit.tables import AuditKeeper
 
 
 class Place(NamedTuple):
@@ -56,7 +56,7 @@ class Trail:
 
     def __init__(
         self,
-        keeper: Keeper,
+        keeper: AuditKeeper,
         clock: Clock,
         secrets: Secrets,
         *,

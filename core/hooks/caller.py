@@ -32,7 +32,7 @@ from hookgate.core.hooks.dispatch import (
 )
 from hookgate.core.hooks.limits import Watch, driven, rest
 from hookgate.core.hooks.pool import Pool
-from hookgate.core.hooks.reports import FailureReports, Span
+from hookgate.core.hooks.reports import CallSpan, FailureReports
 from hookgate.hookspecs import Contract, hook_failed
 
 if TYPE_CHECKING:
@@ -394,7 +394,7 @@ class Hooks:
         self, implementation: Implementation, watch: Watch, args: tuple[Any, ...]
     ) -> Any:
         """Call one implementation, and tell `spans` about it."""
-        span = Span(implementation, args)
+        span = CallSpan(implementation, args)
         try:
             value = await implementation.call(watch, args)
             # Whoever suspends has himself noted as the one who is waited for.

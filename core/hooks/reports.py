@@ -96,7 +96,7 @@ _CUT_SHORT: Any = object()
 _TELLING = ("effect", "status", "code", "reason", "message")
 
 
-class Span:
+class CallSpan:
     """One call that is going on.
 
     Attributes:

@@ -86,7 +86,7 @@ async def test_the_chain_of_the_audit_holds_and_a_change_is_found(store: SqlStor
     trails = []
     for _ in range(2):
         clock.advance(1)
-        trails.append(Trail(audit_tables.Keeper(store, SEALER, ring=1), clock, KnownSecrets()))
+        trails.append(Trail(audit_tables.AuditKeeper(store, SEALER, ring=1), clock, KnownSecrets()))
     # Two gateways on one database, each with a chain of its own.
     await asyncio.gather(
         *(trail.append("kind", {"n": number}) for trail in trails for number in range(20))

@@ -10,7 +10,7 @@ from tests.builtin_plugins.turns import KnownSecrets, TurnedClock
 from hookgate.builtin_plugins.audit import tables
 from hookgate.builtin_plugins.audit.entries import Entry
 from hookgate.builtin_plugins.audit.seals import Sealer
-from hookgate.builtin_plugins.audit.tables import METADATA, SCRIPTS, Keeper
+from hookgate.builtin_plugins.audit.tables import METADATA, SCRIPTS, AuditKeeper
 from hookgate.builtin_plugins.audit.trail import Place, Trail
 from hookgate.core.domain.errors import StoreUnavailableError
 from hookgate.kit.records import MemoryStore
@@ -23,16 +23,16 @@ SEALER = Sealer(b"k" * 32)
 
 
 @pytest.fixture(params=["process", "store"])
-async def keeper(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Keeper]:
+async def keeper(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AuditKeeper]:
     async with kept_in(request.param, tmp_path, "audit", tables) as store:
-        yield Keeper(store, SEALER, ring=100)
+        yield AuditKeeper(store, SEALER, ring=100)
 
 
-def trail_of(keeper: Keeper, clock: TurnedClock | None = None, **more: Any) -> Trail:
+def trail_of(keeper: AuditKeeper, clock: TurnedClock | None = None, **more: Any) -> Trail:
     return Trail(keeper, clock or TurnedClock(), KnownSecrets("s3cret"), **more)
 
 
-async def test_rows_come_back_newest_first_with_place_and_time(keeper: Keeper) -> None:
+async def test_rows_come_back_newest_first_with_place_and_time(keeper: AuditKeeper) -> None:
     clock = TurnedClock()
     trail = trail_of(keeper, clock)
     for number in range(3):
@@ -48,7 +48,9 @@ async def test_rows_come_back_newest_first_with_place_and_time(keeper: Keeper) -
     assert trail.chain.startswith("20240229T120000.000000Z-")
 
 
-async def test_rows_can_be_paged_through_even_where_their_times_are_equal(keeper: Keeper) -> None:
+async def test_rows_can_be_paged_through_even_where_their_times_are_equal(
+    keeper: AuditKeeper,
+) -> None:
     first, second = trail_of(keeper), trail_of(keeper)
     for number in range(7):
         await (first, second)[number % 2].append("k", {"n": number})
@@ -61,7 +63,7 @@ async def test_rows_can_be_paged_through_even_where_their_times_are_equal(keeper
     assert len(seen) == 7
 
 
-async def test_rows_are_filtered_by_any_column(keeper: Keeper) -> None:
+async def test_rows_are_filtered_by_any_column(keeper: AuditKeeper) -> None:
     trail = trail_of(keeper)
     for tool, outcome in [("a", "allow"), ("a", "deny"), ("b", "deny")]:
         await trail.write(Entry(kind="k", tool=tool, outcome=outcome))
@@ -69,7 +71,7 @@ async def test_rows_are_filtered_by_any_column(keeper: Keeper) -> None:
     assert [row["seq"] for row in rows] == [2]
 
 
-async def test_secrets_are_masked_at_any_depth_and_the_row_says_so(keeper: Keeper) -> None:
+async def test_secrets_are_masked_at_any_depth_and_the_row_says_so(keeper: AuditKeeper) -> None:
     trail = trail_of(keeper)
     await trail.append("k", {"a": [{"b": "has s3cret in it"}], "s3cret": 1})
     await trail.append("k", {"a": "clean"})
@@ -78,7 +80,7 @@ async def test_secrets_are_masked_at_any_depth_and_the_row_says_so(keeper: Keepe
     assert clean["data"] == {"a": "clean"}
 
 
-async def test_what_was_handed_over_is_written_in_order(keeper: Keeper) -> None:
+async def test_what_was_handed_over_is_written_in_order(keeper: AuditKeeper) -> None:
     trail = trail_of(keeper)
     for number in range(20):
         trail.hand_over(Entry(kind="k", data={"n": number}))
@@ -90,10 +92,10 @@ async def test_what_was_handed_over_is_written_in_order(keeper: Keeper) -> None:
 async def test_rows_outlive_the_store_that_took_them(tmp_path: Path) -> None:
     async with opened_store(tmp_path) as store:
         await store.migrate("audit", METADATA, SCRIPTS)
-        await trail_of(Keeper(store, SEALER, ring=1)).append("k", {"n": 1})
+        await trail_of(AuditKeeper(store, SEALER, ring=1)).append("k", {"n": 1})
     async with opened_store(tmp_path) as store:
         await store.migrate("audit", METADATA, SCRIPTS)
-        trail = trail_of(Keeper(store, SEALER, ring=1))
+        trail = trail_of(AuditKeeper(store, SEALER, ring=1))
         await trail.append("k", {"n": 2})
         rows = await trail.newest({}, limit=9)
         assert sorted(row["data"]["n"] for row in rows) == [1, 2]
@@ -108,7 +110,7 @@ async def test_migrations_make_the_tables_that_the_code_knows(tmp_path: Path) ->
 
 
 async def test_ring_keeps_the_last_rows() -> None:
-    trail = trail_of(Keeper(MemoryStore(METADATA), SEALER, ring=3))
+    trail = trail_of(AuditKeeper(MemoryStore(METADATA), SEALER, ring=3))
     for number in range(10):
         await trail.append("k", {"n": number})
     assert [row["data"]["n"] for row in await trail.newest({}, limit=9)] == [9, 8, 7]
@@ -116,7 +118,7 @@ async def test_ring_keeps_the_last_rows() -> None:
 
 async def test_what_cannot_be_written_raises_and_what_was_handed_over_is_said() -> None:
     failures: list[BaseException] = []
-    trail = trail_of(Keeper(BrokenStore(), SEALER, ring=1), failed=failures.append)
+    trail = trail_of(AuditKeeper(BrokenStore(), SEALER, ring=1), failed=failures.append)
     with pytest.raises(StoreUnavailableError):
         await trail.append("k", {})
     trail.hand_over(Entry(kind="k"))

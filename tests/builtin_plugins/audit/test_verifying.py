@@ -25,7 +25,7 @@ from hookgate.builtin_plugins.audit.seals import (
     parse_head,
 )
 from hookgate.builtin_plugins.audit.settings import AuditSettings
-from hookgate.builtin_plugins.audit.tables import ENTRIES, METADATA, SCRIPTS, Keeper
+from hookgate.builtin_plugins.audit.tables import ENTRIES, METADATA, SCRIPTS, AuditKeeper
 from hookgate.builtin_plugins.audit.trail import Trail
 from hookgate.core.domain.errors import StartError
 from hookgate.core.domain.ports import AUDIT
@@ -49,14 +49,14 @@ async def recorded(home: Path, *, chains: int = 2, rows: int = 4) -> AsyncIterat
         await store.migrate("audit", METADATA, SCRIPTS)
         for chain in range(chains):
             clock.advance(60)
-            trail = Trail(Keeper(store, SEALER, ring=1), clock, KnownSecrets())
+            trail = Trail(AuditKeeper(store, SEALER, ring=1), clock, KnownSecrets())
             for number in range(rows):
                 await trail.append("kind", {"chain": chain, "n": number})
         yield store
 
 
 async def verified(store: Store, *heads: Head, sealer: Sealer = SEALER) -> Findings:
-    trail = Trail(Keeper(store, SEALER, ring=1), TurnedClock(), KnownSecrets())
+    trail = Trail(AuditKeeper(store, SEALER, ring=1), TurnedClock(), KnownSecrets())
     return await trail.verify(sealer, heads)
 
 
@@ -305,7 +305,7 @@ async def test_a_sealed_row_behind_emptied_ones_of_its_own_process_gives_them_aw
 ) -> None:
     async with opened_store(tmp_path) as store:
         await store.migrate("audit", METADATA, SCRIPTS)
-        trail = Trail(Keeper(store, SEALER, ring=1), TurnedClock(), KnownSecrets())
+        trail = Trail(AuditKeeper(store, SEALER, ring=1), TurnedClock(), KnownSecrets())
         for number in range(3):
             await trail.append("kind", {"n": number})
         await changed(store, all_emptied)
@@ -318,7 +318,7 @@ async def test_a_sealed_row_behind_emptied_ones_of_its_own_process_gives_them_aw
 async def test_a_row_that_could_not_be_committed_leaves_no_gap(tmp_path: Path) -> None:
     async with opened_store(tmp_path) as store:
         await store.migrate("audit", METADATA, SCRIPTS)
-        keeper = Keeper(store, SEALER, ring=1)
+        keeper = AuditKeeper(store, SEALER, ring=1)
         trail = Trail(keeper, TurnedClock(), KnownSecrets())
         await trail.append("kind", {"n": 1})
         with pytest.raises(Exception, match=r"NOT NULL|kind"):
@@ -329,7 +329,7 @@ async def test_a_row_that_could_not_be_committed_leaves_no_gap(tmp_path: Path) -
 
 
 async def test_a_ring_that_has_lost_its_first_rows_is_verified_as_far_as_it_goes() -> None:
-    trail = Trail(Keeper(MemoryStore(METADATA), SEALER, ring=3), TurnedClock(), KnownSecrets())
+    trail = Trail(AuditKeeper(MemoryStore(METADATA), SEALER, ring=3), TurnedClock(), KnownSecrets())
     for number in range(7):
         await trail.append("kind", {"n": number})
     found = await trail.verify(SEALER)
