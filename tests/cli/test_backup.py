@@ -110,6 +110,7 @@ def test_keys_are_copied_by_choice_alone_and_come_back_closed(
     assert hookgate("audit", "verify").code == 0
 
 
+@pytest.mark.slow
 def test_nothing_is_overwritten_unasked(hookgate: CommandLine, tmp_path: Path) -> None:
     home = filled(hookgate)
     archive = tmp_path / "copy.tar"

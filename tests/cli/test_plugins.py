@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import CommandLine, Ran
+from tests.support.examples import sampled
 
 CLASH = """
 from hookgate.core.domain.descriptors import Flags
@@ -86,12 +87,15 @@ def test_a_plugin_whose_tool_has_a_builtins_name_stops_nothing_and_is_told(
 
 @pytest.mark.parametrize(
     ("config", "source", "said"),
-    [
-        ("[turn]\nmax_depth = 'x'", CLASH, "turn.max_depth"),
-        ("[plugin.memory]\nrecal = 1", CLASH, "plugin.memory.recal"),
-        ("[plugins]\nrequired = ['acme']", "raise OSError('gone')", "gone"),
-        ("[plugins]\ndisable = ['providers', 'storage', 'egress']", CLASH, "egress"),
-    ],
+    sampled(
+        [
+            ("[turn]\nmax_depth = 'x'", CLASH, "turn.max_depth"),
+            ("[plugin.memory]\nrecal = 1", CLASH, "plugin.memory.recal"),
+            ("[plugins]\nrequired = ['acme']", "raise OSError('gone')", "gone"),
+            ("[plugins]\ndisable = ['providers', 'storage', 'egress']", CLASH, "egress"),
+        ],
+        every=2,
+    ),
 )
 def test_plugins_can_be_looked_at_whatever_stops_the_start(
     hookgate: CommandLine,

@@ -170,6 +170,7 @@ def test_what_was_accepted_is_verified_byte_by_byte(hookgate: CommandLine, askin
     assert hookgate("wasm", "remove", "asking").code == 1
 
 
+@pytest.mark.slow
 def test_a_plugin_of_a_folder_of_the_settings_is_accepted_by_name(
     hookgate: CommandLine, asking: Path
 ) -> None:

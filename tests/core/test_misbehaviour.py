@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.examples import sampled
 from tests.support.script import (
     Allow,
     Events,
@@ -99,7 +100,7 @@ class Asking:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-@pytest.mark.parametrize("hook", ARGUMENTS)
+@pytest.mark.parametrize("hook", sampled(ARGUMENTS, every=3))
 async def test_a_misbehaving_plugin_costs_what_its_hooks_contract_says(
     hook: str, fault: Callable[..., Any]
 ) -> None:

@@ -116,6 +116,7 @@ async def test_status_tells_the_model_and_its_cache(tmp_path: Path) -> None:
     assert after == {**before, "loaded": True, "cached": 2, "hits": 1, "misses": 2}
 
 
+@pytest.mark.slow
 async def test_two_gateways_in_one_process_have_two_embedders(tmp_path: Path) -> None:
     async with gateway(tmp_path / "1") as one, gateway(tmp_path / "2", cache_size=1) as two:
         first = await embedder(one).embed_query("hello")

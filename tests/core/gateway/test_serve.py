@@ -76,6 +76,7 @@ async def connected(url: str) -> AsyncIterator[Socket]:
         yield client
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
 )

@@ -19,6 +19,7 @@ from tests.builtin_plugins.memory.facts.telling import (
     told,
     utterance,
 )
+from tests.support.examples import sampled
 
 from hookgate.builtin_plugins.memory.domain import Note
 from hookgate.builtin_plugins.memory.facts.exchange import FactFormatError
@@ -93,27 +94,30 @@ def row(**more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("wrong", "says"),
-    [
-        ({"format": "other"}, "found format 'other', expected 'hookgate-fact-1'"),
-        ({"kind": "turn"}, "found kind 'turn'"),
-        ({"scope": "everybody"}, "found scope 'everybody', expected one of `session:NAME`"),
-        ({"scope": "peer:"}, "found scope"),
-        ({"text": 7}, "found text 7, expected a text"),
-        ({"text": "a\0b"}, "without the character NUL"),
-        ({"value": "x" * 301}, "0 to 300 characters"),
-        ({"id": ""}, "found id ''"),
-        ({"subject": ""}, "found a fact without subject or relation"),
-        ({"confidence": 2}, "found confidence 2, expected a number from 0 to 1"),
-        ({"confidence": True}, "found confidence True"),
-        ({"learned": "yesterday"}, "found learned 'yesterday', expected a time"),
-        ({"learned": "2024-05-15T12:00:00"}, "expected a time"),
-        ({"valid_to": 5}, "found valid_to 5"),
-        ({"ending": "changed"}, "found ending 'changed'"),
-        ({"taint": "tool:x"}, "found taint 'tool:x', expected a list"),
-        ({"sources": None}, "found other `sources`"),
-        ({"sources": ["m"]}, "found a source that is no object"),
-        ({"sources": [{}]}, "found said None"),
-    ],
+    sampled(
+        [
+            ({"format": "other"}, "found format 'other', expected 'hookgate-fact-1'"),
+            ({"kind": "turn"}, "found kind 'turn'"),
+            ({"scope": "everybody"}, "found scope 'everybody', expected one of `session:NAME`"),
+            ({"scope": "peer:"}, "found scope"),
+            ({"text": 7}, "found text 7, expected a text"),
+            ({"text": "a\0b"}, "without the character NUL"),
+            ({"value": "x" * 301}, "0 to 300 characters"),
+            ({"id": ""}, "found id ''"),
+            ({"subject": ""}, "found a fact without subject or relation"),
+            ({"confidence": 2}, "found confidence 2, expected a number from 0 to 1"),
+            ({"confidence": True}, "found confidence True"),
+            ({"learned": "yesterday"}, "found learned 'yesterday', expected a time"),
+            ({"learned": "2024-05-15T12:00:00"}, "expected a time"),
+            ({"valid_to": 5}, "found valid_to 5"),
+            ({"ending": "changed"}, "found ending 'changed'"),
+            ({"taint": "tool:x"}, "found taint 'tool:x', expected a list"),
+            ({"sources": None}, "found other `sources`"),
+            ({"sources": ["m"]}, "found a source that is no object"),
+            ({"sources": [{}]}, "found said None"),
+        ],
+        every=4,
+    ),
 )
 def test_a_row_that_is_none_is_named_with_what_was_expected(
     wrong: dict[str, Any], says: str
