@@ -14,13 +14,14 @@ from sqlalchemy import (
     Integer,
     Table,
     Text,
+    bindparam,
     func,
     select,
 )
 
 from hookgate.builtin_plugins.metering.calls import COUNTS, TALLIES, WORDS, Call
 from hookgate.builtin_plugins.metering.tables.budgets import METADATA, WINDOWS
-from hookgate.kit.records.statements import Trim, insert_new
+from hookgate.kit.records.statements import Prepared, Trim, insert_new
 
 MONEY = ("cost_dollars", "cost_rest", "saved_dollars", "saved_rest")
 """Sums of money, whole dollars and units of 1e-12 dollars apart: together they could be more
@@ -119,21 +120,28 @@ def turns_of(session: str, since: str, most: int) -> Callable[[Connection], list
     Returns:
         A reader of rows: the turn's id, when it ended, its tokens.
     """
+
+    def read(connection: Connection) -> list[tuple[Any, ...]]:
+        found = _TURNS.rows(connection, whose=session, since=since, most=most)
+        return [tuple(row) for row in found]
+
+    return read
+
+
+def _turns() -> Prepared:
     tokens = sum((CALLS.c[name] for name in COUNTS[1:]), start=CALLS.c[COUNTS[0]])
     last = (
         select(CALLS.c.turn, CALLS.c.at, tokens.label("tokens"))
-        .where(CALLS.c.session == session, CALLS.c.at >= since)
+        .where(CALLS.c.session == bindparam("whose"), CALLS.c.at >= bindparam("since"))
         .order_by(CALLS.c.at.desc())
-        .limit(most)
+        .limit(bindparam("most"))
         .subquery()
     )
-    ended = func.max(last.c.at).label("ended")
-    turns = select(last.c.turn, ended, func.sum(last.c.tokens)).group_by(last.c.turn)
+    ended, used = func.max(last.c.at).label("ended"), func.sum(last.c.tokens).label("used")
+    return Prepared(select(last.c.turn, ended, used).group_by(last.c.turn).order_by(ended))
 
-    def read(connection: Connection) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in connection.execute(turns.order_by(ended))]
 
-    return read
+_TURNS = _turns()
 
 
 def trimmed(connection: Connection) -> None:
