@@ -85,13 +85,15 @@ HISTORY = (
 )
 """The bodies of the last turns of a conversation. The primary key serves all of it, so it
 costs the same in a long conversation as in a short one."""
-_ROW = select(
-    SESSIONS.c.fence,
-    SESSIONS.c.messages,
-    SESSIONS.c.turns,
-    SESSIONS.c.forgotten,
-    SESSIONS.c.taint,
-).where(_IS_SESSION)
+_ROW = Prepared(
+    select(
+        SESSIONS.c.fence,
+        SESSIONS.c.messages,
+        SESSIONS.c.turns,
+        SESSIONS.c.forgotten,
+        SESSIONS.c.taint,
+    ).where(_IS_SESSION)
+)
 EXPORT = (
     select(MESSAGES.c.turn_number, MESSAGES.c.seq, MESSAGES.c.body)
     .where(
@@ -203,9 +205,10 @@ class SqlConversations:
         def work(connection: Connection) -> tuple[Standing, str, Sequence[Any] | None]:
             # The row first: a message that comes in between is read, and its fence is not, so
             # that the write which rests on this is refused rather than let through.
-            row = connection.execute(_ROW, {"key": key}).one_or_none()
-            if row is None:
+            found = _ROW.rows(connection, key=key)
+            if not found:
                 return _NOTHING.standing, _NOTHING.taint, ()
+            (row,) = found
             standing = Standing(*row[:-1])
             if tail is not None and tail.standing == standing and tail.has(turns):
                 return standing, row.taint, None
@@ -293,9 +296,10 @@ class SqlConversations:
         """
 
         def work(connection: Connection) -> list[str]:
-            row = connection.execute(_ROW, {"key": str(session)}).one_or_none()
-            if row is None:
+            rows = _ROW.rows(connection, key=str(session))
+            if not rows:
                 return []
+            (row,) = rows
             found = [row.taint]
             if turns > 0:
                 window = {"key": str(session), "before": row.turns - turns}
