@@ -245,7 +245,7 @@ class SessionKey:
                 f"found session key {text!r}, expected `agent:channel:account:peer` "
                 "with a `:` inside a part written as %3A"
             )
-        return cls(*(unquote(part) for part in parts))
+        return cls(*map(unquote, parts))
 
 
 @dataclass(eq=False, slots=True)

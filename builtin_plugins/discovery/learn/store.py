@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from operator import attrgetter
 from pathlib import Path
 
 from sqlalchemy import (
@@ -56,6 +56,8 @@ CURSORS = Table(
 _HEARD = CURSORS.c.name == "heard"
 
 _C = EXAMPLES.c
+_NAMES = tuple(_C.keys())
+_values = attrgetter(*_NAMES)
 _TRIM = Trim((_C.used,), ())
 _TRIM_SCOPE = Trim((_C.used,), (_C.scope,))
 _TRIM_OWNER = Trim((_C.used,), (_C.scope, _C.capability))
@@ -138,5 +140,6 @@ class StoreExamples:
 
 def _count(connection: Connection, example: Example) -> None:
     """Insert `example`; where it is there, raise its count and say when it was used."""
-    if not insert_new(connection, EXAMPLES, asdict(example)):
+    values = dict(zip(_NAMES, _values(example), strict=True))
+    if not insert_new(connection, EXAMPLES, values):
         _COUNT.count(connection, known=example.id, again=example.used)
