@@ -86,6 +86,7 @@ async def test_a_fork_in_the_middle_of_calls_does_not_wait_for_them(tmp_path: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("compiled_anew")
 async def test_a_fork_can_load_guests(tmp_path: Path) -> None:
     sandbox, _ = await warm(tmp_path)
 
