@@ -38,6 +38,8 @@ from hookgate.core.gateway.operations import Invocation
 from hookgate.core.settings.schema import Settings
 from hookgate.hookspecs import hookimpl
 
+pytestmark = pytest.mark.usefixtures("looked_through_at_once")
+
 KNITTING = """---
 capability_id: knitting
 description: Patterns for socks and scarves.

@@ -12,6 +12,8 @@ from tests.support.script import Script, Scripted, say, settings, settled, until
 from hookgate.core.host import PluginInfo
 from hookgate.gateway import Gateway
 
+pytestmark = pytest.mark.usefixtures("looked_through_at_once")
+
 PLUGIN = """
 from hookgate import hookimpl
 

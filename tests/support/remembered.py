@@ -21,6 +21,7 @@ from sqlalchemy.util import LRUCache
 
 import hookgate
 from hookgate import Card, hookspecs
+from hookgate.builtin_plugins.awareness import service
 from hookgate.builtin_plugins.awareness.cards import folders as cards
 from hookgate.builtin_plugins.discovery.sources import folders as capabilities
 from hookgate.builtin_plugins.storage import migrate
@@ -71,6 +72,12 @@ def unsynced() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sqlite, "SYNCHRONOUS", "OFF")
         yield
+
+
+@pytest.fixture
+def looked_through_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look through the cards when a gateway has started, and not two seconds later."""
+    monkeypatch.setattr(service, "FIRST_LOOK_SECONDS", 0.0)
 
 
 @pytest.fixture
