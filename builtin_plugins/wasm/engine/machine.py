@@ -53,6 +53,7 @@ class Machine:
         self.compilers = asyncio.Semaphore(COMPILERS)
         self._threads = threads * THREADS_A_TURN
         self._engines: dict[int, Engine] = {}
+        self._making = threading.Lock()
         self._here = threading.local()
         self._native = native()
         self._epoch = EPOCH_CALLBACK(self._look)
@@ -63,13 +64,16 @@ class Machine:
         Raises:
             ValueError: There are too many sizes of stack.
         """
-        found = self._engines.get(limits.stack_bytes)
-        if found is None:
-            if len(self._engines) >= ENGINES:
-                sizes = ", ".join(f"{size:,}" for size in sorted(self._engines))
-                raise ValueError(f"found more than {ENGINES} sizes of stack_bytes: {sizes}")
-            found = _engine(limits.stack_bytes, self._threads)
-            self._engines = {**self._engines, limits.stack_bytes: found}
+        # Guests load on threads, and what is compiled for one engine fits no other.
+        with self._making:
+            found = self._engines.get(limits.stack_bytes)
+            if found is None:
+                if len(self._engines) >= ENGINES:
+                    sizes = ", ".join(f"{size:,}" for size in sorted(self._engines))
+                    raise ValueError(f"found more than {ENGINES} sizes of stack_bytes: {sizes}")
+                found = _engine(limits.stack_bytes, self._threads)
+                # Another one, since the clock walks over it meanwhile.
+                self._engines = {**self._engines, limits.stack_bytes: found}
         return found
 
     def store(self, run: GuestRun, engine: int) -> _Opened:
