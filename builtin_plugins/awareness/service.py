@@ -267,10 +267,12 @@ class Awareness:
             "why": why,
         }
 
-    def _waiting(self) -> Iterable[WaitingSubject]:
-        why, pins = "it is not the card that was approved", self.registry.pins
-        differing = pins.differing(self.host.cards.view().values()) if pins is not None else ()
-        return [WaitingSubject(card.id, pin_digest(card), why) for card in differing]
+    async def _waiting(self) -> Sequence[WaitingSubject]:
+        # Before they are looked through no card is known to be the one that was approved.
+        review, cards = await self.registry.reviewed(self.host), self.host.cards.view()
+        why = "it is not the card that was approved"
+        there = [cards[name] for name in review.differing if name in cards]
+        return [WaitingSubject(card.id, pin_digest(card), why) for card in there]
 
     async def accept(self, name: str, *, by: str, digest: str = "") -> tuple[str, ...]:
         """Approve one card as it is now; return its id, unless it was approved before.

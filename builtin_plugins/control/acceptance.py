@@ -64,11 +64,12 @@ async def listed(
     """
     book = await acceptances_of(invocation.host)
     rows: dict[tuple[str, str], dict[str, Any]] = {}
+    desks = {each: await desk.waiting() for each, desk in book.desks.items()}
     for each in book.kinds:
         for name, row in book.of(each).items():
             rows[each, name] = {"by": row.accepted_by, "at": row.changed}
-    for each, desk in book.desks.items():
-        for waiting in desk.waiting():
+    for each, subjects in desks.items():
+        for waiting in subjects:
             told = rows.setdefault((each, waiting.name), {"by": "", "at": ""})
             told |= {"waits": True, "why": waiting.why, "digest": waiting.digest}
     usual = {"waits": False, "why": "", "digest": ""}
@@ -113,7 +114,7 @@ async def give(
             f"found the kind {kind!r}, expected one of {', '.join(sorted(book.desks))}",
             code="invalid_params",
         )
-    names = [name] if name else [waiting.name for waiting in desk.waiting()]
+    names = [name] if name else [waiting.name for waiting in await desk.waiting()]
     for one in names:
         await desk.accept(one, by=invocation.principal.id, digest=digest)
     return Given(kind=kind, names=tuple(names))

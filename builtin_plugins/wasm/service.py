@@ -107,10 +107,12 @@ class WasmPlugins:
         self._unwatch = self._book.watch(self._heard)
         self._book.desks[GUEST] = AcceptanceDesk(self._waiting, self._let_in)
 
-    def _waiting(self) -> Iterator[WaitingSubject]:
-        for one in self.plugins:
-            if one.state in ("new", "changed") and (package := one.found.package) is not None:
-                yield WaitingSubject(one.found.name, package.digest, one.why)
+    async def _waiting(self) -> Sequence[WaitingSubject]:
+        return [
+            WaitingSubject(one.found.name, package.digest, one.why)
+            for one in self.plugins
+            if one.state in ("new", "changed") and (package := one.found.package) is not None
+        ]
 
     async def _let_in(self, name: str, *, by: str, digest: str) -> None:
         await self.accept(name, digest=digest, by=by)

@@ -158,3 +158,14 @@ async def test_where_the_database_is_corrupt_nobody_can_tell_so_others_tools_wai
         assert (await do(gate, "accept.give", kind="tool", all=True)).names == ("echo",)
         await gate.chat("three")
     assert echo.ran == ["one", "three"]
+
+
+async def test_no_shipped_card_waits_in_a_new_home_before_the_cards_were_looked_through(
+    tmp_path: Path,
+) -> None:
+    plugins = ("control", "storage", "audit", "sanitizer", "awareness")
+    async with Gateway(settings(tmp_path), builtin=plugins) as gate:
+        listed = await do(gate, "accept.list", kind="card")
+        assert gate.host.cards.view()
+        assert [row.name for row in listed.things if row.waits] == []
+        assert (await do(gate, "accept.give", kind="card", all=True)).names == ()

@@ -196,10 +196,11 @@ class Quarantine:
 
     def desk(self) -> AcceptanceDesk:
         """Return where tools are accepted."""
-        return AcceptanceDesk(
-            lambda: (WaitingSubject(row["tool"], row["digest"], row["why"]) for row in self.rows()),
-            self.accept,
-        )
+
+        async def waiting() -> Sequence[WaitingSubject]:
+            return [WaitingSubject(row["tool"], row["digest"], row["why"]) for row in self.rows()]
+
+        return AcceptanceDesk(waiting, self.accept)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield what people need to know of the tools that wait, JSON-ready."""

@@ -81,12 +81,12 @@ class AcceptanceDesk(NamedTuple):
     """Where the things of one kind are accepted.
 
     Attributes:
-        waiting: Returns those that wait.
+        waiting: Returns those that wait, looking where nobody has yet.
         accept: Accepts one by its name as it is now: ``await accept(name, by=..., digest=...)``.
             A digest that is not its own by now is a TurnError; "" is any.
     """
 
-    waiting: Callable[[], Iterable[WaitingSubject]]
+    waiting: Callable[[], Awaitable[Iterable[WaitingSubject]]]
     accept: Callable[..., Awaitable[object]]
 
 
