@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -76,6 +77,12 @@ def test_the_help_shows_commands_of_builtin_plugins_without_loading_one() -> Non
 
     assert done.stderr.strip() == "[]"
     assert {"policy", "cards", "capabilities", "audit", "discover"} <= set(done.stdout.split())
+
+
+def test_the_help_has_a_sentence_for_each_group_of_a_builtin_plugin(hookgate: CommandLine) -> None:
+    shown = hookgate("--help").out
+    assert re.findall(r"\w+, of \w+\.", shown) == []
+    assert "The record of decisions on tool calls" in shown
 
 
 def test_a_plugin_that_is_switched_off_brings_no_commands(hookgate: CommandLine) -> None:

@@ -96,27 +96,35 @@ def _known(ctx: Any) -> Makers:
     if words not in kept:
         state = state_of(ctx)
         brought = list(commands(state))
+        made = _brought(state, words, [one for one in brought if not one.builtin], {})
         # What comes with hookgate counts, whatever others call theirs.
-        kept[words] = {
-            **_brought(state, words, [one for one in brought if not one.builtin]),
-            **_below(state, words, shipped(state)),
-            **_brought(state, words, [one for one in brought if one.builtin]),
-        }
+        made |= _below(state, words, shipped(state))
+        kept[words] = _brought(state, words, [one for one in brought if one.builtin], made)
     return kept[words]
 
 
-def _brought(state: State, words: tuple[str, ...], some: Sequence[Brought]) -> Makers:
-    made: dict[str, Callable[[], Any]] = {}
-    depth = len(words)
+def _brought(
+    state: State, words: tuple[str, ...], some: Sequence[Brought], known: Makers
+) -> dict[str, Callable[[], Any]]:
+    """Return what is known, and what is brought: commands in the place of those, groups beside."""
+    made, depth = dict(known), len(words)
     for one in some:
         if one.words[:depth] != words or len(one.words) == depth:
             continue
         name = one.words[depth]
         if len(one.words) > depth + 1:
-            made.setdefault(name, partial(_group, name, f"{one.words[-1]}, of {one.plugin}."))
+            made.setdefault(name, partial(_group, name, _about(one)))
         elif (command := loaded(state, one)) is not None:
             made[name] = partial(_itself, command)
     return made
+
+
+def _about(one: Brought) -> str:
+    """Return a sentence on a group of which nothing is known but a command."""
+    function = one.load() if one.builtin else None
+    if inspect.isfunction(function) and (told := inspect.getdoc(function)):
+        return told.partition("\n\n")[0]
+    return f"{one.words[-1]}, of {one.plugin}."
 
 
 def _asked(ctx: Any) -> Makers:
@@ -125,7 +133,9 @@ def _asked(ctx: Any) -> Makers:
     return _below(state, _words(ctx), operations(state))
 
 
-def _below(state: State, words: tuple[str, ...], rows: Sequence[Row]) -> Makers:
+def _below(
+    state: State, words: tuple[str, ...], rows: Sequence[Row]
+) -> dict[str, Callable[[], Any]]:
     made: dict[str, Callable[[], Any]] = {}
     depth = len(words)
     for row in sorted(rows, key=lambda row: str(row["command"])):
