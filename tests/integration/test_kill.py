@@ -63,7 +63,7 @@ async def test_nothing_acknowledged_is_lost_when_the_gateway_is_killed(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(7200)
 async def test_nothing_is_lost_over_many_kills(short: bool, tmp_path: Path) -> None:
     chance = random.Random(7)
     acknowledged: list[str] = []
