@@ -28,7 +28,7 @@ from hookgate import Ending, ModelRequest, Provenance, Turn, Usage
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.prices.tariff import Tariff
 
-COUNTS: tuple[str, ...] = (*Usage.INPUTS, *Usage.OUTPUTS)
+COUNTS = Usage.COUNTS
 """The names of the counts of tokens, in the order of `Usage`."""
 
 WORDS = ("agent", "channel", "account", "principal", "key", "cause", "plugin", "tool")

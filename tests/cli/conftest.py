@@ -16,6 +16,7 @@ from hookgate.builtin_plugins import BUILTIN
 from hookgate.cli.app import app
 from hookgate.cli.client.loop import LoopThread
 from hookgate.cli.client.note import address, leave_note
+from hookgate.cli.state import State
 from hookgate.core.gateway.serve import Listener, listen
 from hookgate.core.settings.file import load_settings
 from hookgate.gateway import Gateway
@@ -89,6 +90,20 @@ FEW = (
     *("metering", "policy", "sanitizer", "tools"),
 )
 """The builtin plugins that most commands are about."""
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The gateways that the command line starts."""
+    seen: list[str] = []
+    start = State.gateway
+
+    def counted(self: State, *args: object, **more: object) -> object:
+        seen.append("started")
+        return start(self, *args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(State, "gateway", counted)
+    return seen
 
 
 @pytest.fixture

@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import CommandLine, Ran
 
-from hookgate.cli.state import State
-
 GREET = """
 import typer
 from hookgate.kit.commands import JsonOption, state_of
@@ -205,20 +203,6 @@ class Plugin:
         yield
 """
 DICE_POINT = "[hookgate]\ndice = acme_dice:Plugin\n"
-
-
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was started: one entry a gateway."""
-    seen: list[str] = []
-    start = State.gateway
-
-    def counted(self: State, *args: object, **more: object) -> object:
-        seen.append("a gateway")
-        return start(self, *args, **more)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(State, "gateway", counted)
-    return seen
 
 
 @pytest.mark.parametrize(

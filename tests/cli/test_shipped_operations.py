@@ -11,21 +11,6 @@ from typer.testing import CliRunner
 
 from hookgate.cli import operation_commands
 from hookgate.cli.app import app
-from hookgate.cli.state import State
-
-
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The gateways that the command line starts."""
-    seen: list[str] = []
-    start = State.gateway
-
-    def counted(self: State, *args: object, **more: object) -> object:
-        seen.append("started")
-        return start(self, *args, **more)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(State, "gateway", counted)
-    return seen
 
 
 def test_the_file_is_what_a_gateway_says() -> None:
