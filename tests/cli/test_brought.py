@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import CommandLine, Ran
 
+from hookgate.cli.state import State
+
 GREET = """
 import typer
 from hookgate.kit.commands import JsonOption, state_of
@@ -239,3 +241,20 @@ def test_a_plugin_that_names_its_operations_once_it_is_open_is_opened_for_its_he
 
     assert (ran.code, "Roll a die." in ran.out) == (0, True), ran.out + ran.err
     assert started
+
+
+def test_third_parties_are_asked_for_their_operations_once_a_run(
+    strangers: Callable[..., Ran], install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(DICE.format(rolls="Rolls()"), DICE_POINT, name="acme-dice")
+    surveys: list[object] = []
+    survey = State.survey
+
+    def counted(self: State, *args: object, **more: object) -> object:
+        surveys.append(self)
+        return survey(self, *args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(State, "survey", counted)
+
+    assert "Roll a die." in strangers("dice", "--help").out
+    assert len(surveys) == 1

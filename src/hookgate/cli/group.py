@@ -130,7 +130,10 @@ def _about(one: Brought) -> str:
 def _asked(ctx: Any) -> Makers:
     """Return what operations bring into the group of `ctx`; a gateway may be asked for them."""
     state = state_of(ctx)
-    return _below(state, _words(ctx), operations(state))
+    if "hookgate.operations" not in ctx.meta:
+        # Each group on the way asks, and help asks for each command by its name.
+        ctx.meta["hookgate.operations"] = operations(state)
+    return _below(state, _words(ctx), ctx.meta["hookgate.operations"])
 
 
 def _below(
