@@ -180,10 +180,14 @@ NOT_SHOWN = frozenset(("id", "digest", "state", "approvers", "choices", "scopes"
 
 @dataclass(slots=True)
 class _Shown:
-    """A question as one approver has it: its last message, and that one's id once it was sent."""
+    """A question as one approver has it: its last message, and that one's id once it was sent.
+
+    `message_id` is None while the platform has not said it; `over` is how the question ended.
+    """
 
     last: Delivery
-    message_id: str = ""
+    message_id: str | None = None
+    over: Mapping[str, Any] | None = None
 
 
 class ApproverQuestions:
@@ -236,24 +240,38 @@ class ApproverQuestions:
     async def _take(self, approver: ApproverSettings, event: Event) -> None:
         data = event.data
         key = (str(data.get("id", "")), approver.account, approver.sender)
-        if data.get("state") == "pending":
-            said = self._question(approver, data)
-            if said:
-                self._shown[key] = _Shown(said[-1])
-                while len(self._shown) > REMEMBERED:
-                    self._shown.popitem(last=False)
-        else:
-            shown = self._shown.pop(key, None)
-            said = [] if shown is None else [self._ended(shown, data)]
-        if said:
+        if data.get("state") != "pending":
+            if shown := self._shown.get(key):
+                shown.over = data
+                await self._end(key, shown)
+        elif said := self._question(approver, data):
+            self._shown[key] = _Shown(said[-1])
+            while len(self._shown) > REMEMBERED:
+                self._shown.popitem(last=False)
             await self._deliveries.add(said)
             self._wake()
 
-    def sent(self, delivery_id: str, message_id: str) -> None:
-        """Take note of the id of a message that was sent."""
-        for shown in self._shown.values():
+    async def sent(self, delivery_id: str, message_id: str) -> None:
+        """Take note of the id of a message that was sent.
+
+        Raises:
+            StoreError: The question is over, and the store does not take what is to be said.
+        """
+        for key, shown in tuple(self._shown.items()):
             if shown.last.id == delivery_id:
                 shown.message_id = message_id
+                await self._end(key, shown)
+
+    async def _end(self, key: tuple[str, str, str], shown: _Shown) -> None:
+        """Say how a question ended, once the platform has said which message is to be changed.
+
+        People answer faster than some platforms reply: until then there is nothing to change.
+        """
+        if shown.over is None or (shown.message_id is None and self._hosted.channel.features.edit):
+            return
+        await self._deliveries.add([self._ended(shown, shown.over)])
+        self._shown.pop(key, None)
+        self._wake()
 
     # -- words -------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -45,7 +45,8 @@ class Sender:
         deliveries: The queue.
         attempts: How often a message is tried.
         paused: Whether nothing is to be sent now.
-        told: Takes the id of a delivery, and the id that the platform gave the message.
+        told: Takes the id of a delivery that is over, and the id that the platform gave the
+            message, "" where it gave none or nothing was sent.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Sender:
         *,
         attempts: int,
         paused: Callable[[], bool],
-        told: Callable[[str, str], None] = lambda delivery, message: None,
+        told: Callable[[str, str], Awaitable[None]],
     ) -> None:
         self._host = host
         self.hosted = hosted
@@ -111,6 +112,7 @@ class Sender:
                 break
             if one.expires and one.expires <= now:
                 await self._deliveries.sent(one.id)
+                await self._told(one.id, "")
                 self._more.set()
             elif max(one.due, self._hold) <= now:
                 task = asyncio.create_task(self._deliver(one))
@@ -136,7 +138,7 @@ class Sender:
             error = ended.error
         if error is None:
             await self._kept(partial(self._deliveries.sent, one.id))
-            self._told(one.id, ended.value or "")
+            await self._kept(partial(self._told, one.id, ended.value or ""))
         else:
             await self._failed(one, error)
 
@@ -170,12 +172,13 @@ class Sender:
             return
         host.log.warning("a message was not delivered", channel=name, delivery=one.id, error=why)
         await self._kept(partial(self._deliveries.die, one, why))
+        await self._kept(partial(self._told, one.id, ""))
 
-    async def _kept(self, write: Callable[[], object]) -> None:
+    async def _kept(self, write: Callable[[], Awaitable[object]]) -> None:
         """Write what became of a message, however often the store fails: else it is sent twice."""
         while True:
             try:
-                await write()  # type: ignore[misc]
+                await write()
             except StoreError as error:
                 self._host.log.warning(
                     "what was sent cannot be written down",

@@ -58,6 +58,7 @@ class BotApi:
         self.calls: list[str] = []
         self.statuses: list[int] = []
         self.failing: dict[str, list[tuple[int, str, dict[str, Any]]]] = {}
+        self.held: dict[str, asyncio.Event] = {}
         self.answered: list[str] = []
         self._updates: list[dict[str, Any]] = []
         self._next = 1
@@ -184,7 +185,10 @@ class BotApi:
             self._changed.notify_all()
         if failures := self.failing.get(method):
             return _error(*failures.pop(0))
-        return await self._run(method, given)
+        answer = await self._run(method, given)
+        if held := self.held.get(method):
+            await held.wait()
+        return answer
 
     async def _run(self, method: str, given: dict[str, Any]) -> web.Response:
         run = getattr(self, f"_{method}", None)

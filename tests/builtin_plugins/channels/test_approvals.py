@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -103,6 +104,26 @@ async def test_button_allows_the_call_that_was_shown(bot: Bot, api: BotApi) -> N
         assert len(api.said(ADA)) == 1
     assert bell.rung == ["twice\u202e"]
     assert (bot.way == "webhook") == bool(api.answered)
+
+
+async def test_answer_before_the_platform_has_replied_changes_the_question(
+    hook: Bot, api: BotApi
+) -> None:
+    replied = api.held["sendMessage"] = asyncio.Event()
+    model = ScriptedModel(call("ring", how="once"), say("Rung."))
+    async with hook.served(
+        model=model, channels=settings(), tools=[Bell().tool()], plugin=asking("ada")
+    ):
+        await api.write("ring it", chat=GROUP, user=EVE)
+        await api.until(lambda: api.said(ADA))
+        (question,) = api.chats[str(ADA)]
+        # The question is on her screen, and the gateway has not heard which message it is.
+        await api.press("Allow once", chat=ADA)
+        await api.until(lambda: api.said(GROUP) == ["Rung."])
+        replied.set()
+        await api.until(lambda: "allowed by ada" in question.text)
+        assert question.buttons == {}
+        assert len(api.said(ADA)) == 1
 
 
 async def test_code_answers_and_those_of_others_change_nothing(hook: Bot, api: BotApi) -> None:

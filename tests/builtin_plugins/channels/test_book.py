@@ -155,9 +155,15 @@ async def test_what_has_run_out_while_it_waited_is_not_said_any_more(
     clock.turn(seconds=60)
     await deliveries.add([Delivery(address=address, content="expired: nobody answered")])
     hosted = Hosted(bell, ChannelSettings())
-    sender = Sender(host, hosted, deliveries, attempts=3, paused=lambda: False)
+    over: list[str] = []
+
+    async def told(delivery_id: str, message_id: str) -> None:
+        over.append(delivery_id)
+
+    sender = Sender(host, hosted, deliveries, attempts=3, paused=lambda: False, told=told)
     running = asyncio.create_task(sender.run())
     await bell.until(lambda: len(bell.said) == 2)
     await sender.close()
     await running
     assert sorted(bell.said) == [("ada", "expired: nobody answered"), ("bob", "May it? code 123")]
+    assert len(over) == 3
