@@ -88,6 +88,10 @@ class Hosted:
             return True
         return any(fnmatchcase(message.sender, glob) for glob in globs)
 
+    def grows(self, message: ReceivedMessage) -> bool:
+        """Whether the answer to a message is shown while it comes."""
+        return not message.wait and self.channel.features.edit and self.settings.streaming
+
     def approver(self, message: ReceivedMessage) -> ApproverSettings | None:
         """Return the approver who has written a message; None where it is none.
 
@@ -122,6 +126,7 @@ class Hosted:
             images=message.images,
             agent=self.settings.agent,
             taint=taint,
+            whole=not self.grows(message),
         )
         return principal, origin, request
 

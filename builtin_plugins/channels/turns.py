@@ -292,8 +292,7 @@ class Turning:
     def _live(
         self, hosted: Hosted, message: ReceivedMessage, handle: TurnHandle, message_id: str
     ) -> Live | None:
-        channel = hosted.channel
-        if message.wait or not (channel.features.edit and hosted.settings.streaming):
+        if not hosted.grows(message):
             return None
         return Live(
             hosted,

@@ -123,13 +123,14 @@ class ChatParams(AddressParams):
             raise ValueError("expected client tools with a name of their own each")
         return self
 
-    def to_request(self) -> TurnRequest:
-        """Return what the runtime is asked."""
+    def to_request(self, *, whole: bool) -> TurnRequest:
+        """Return what the runtime is asked, by a client that reads the answer at its end or not."""
         return TurnRequest(
             content=self.content,
             address=self.to_address(),
             images=tuple(Image(media_type=item.media_type, data=item.data) for item in self.images),
             options=self.options,
+            whole=whole,
             client_tools=tuple(
                 Tool(
                     name=item.name,
@@ -185,7 +186,8 @@ async def send(invocation: Invocation, params: ChatParams) -> TurnAccepted:
     """
     host, relay = invocation.host, Relay(invocation)
     origin = Origin(provenance=Provenance.EXTERNAL_USER, path=invocation.path)
-    turn = host.start_turn(invocation.principal, origin, params.to_request(), sink=relay.sink)
+    request = params.to_request(whole=not invocation.streaming)
+    turn = host.start_turn(invocation.principal, origin, request, sink=relay.sink)
     # What becomes of it when its client leaves or cancels is settled here, with the reason.
     turn.detach()
     try:

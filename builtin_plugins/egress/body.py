@@ -12,6 +12,10 @@ import httpx
 from hookgate import EgressError, EgressFailedError, EgressFailureKind
 from hookgate.kit.url_grants import shown
 
+MOST_GATHERED = 16 * 1024
+"""Bytes that come together at most while they are gathered; a body that comes faster is read as
+it comes, since the connection holds no more than some of these."""
+
 
 class Mapped:
     """Turns aiohttp's errors into `EgressFailedError`.
@@ -120,7 +124,30 @@ class Body(httpx.AsyncByteStream):
         self._silence = silence
         self._waiting: float | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._gather = 0.0
+        self._more: asyncio.Future[None] | None = None
         self.limit_silence(silence)
+
+    def gather(self, seconds: float) -> None:
+        """Let so much time pass before each further chunk, unless all of the body is there.
+
+        For a reader whom nobody waits for: it has one chunk of what has arrived meanwhile. A
+        caller finds this method in ``response.extensions["gather"]``.
+        """
+        self._gather = seconds
+        self._response.content.on_eof(self._gathered)
+
+    async def _wait_for_more(self) -> None:
+        self._more = self._loop.create_future()
+        timer = self._loop.call_later(self._gather, self._gathered)
+        try:
+            await self._more
+        finally:
+            timer.cancel()
+
+    def _gathered(self) -> None:
+        if self._more is not None and not self._more.done():
+            self._more.set_result(None)
 
     def limit_silence(self, seconds: float | None) -> None:
         """Set the longest wait for a chunk from now on.
@@ -159,6 +186,8 @@ class Body(httpx.AsyncByteStream):
         # Not a generator: one that is left half way is only closed when it is collected.
         self._waiting = self._time()
         try:
+            if self._gather and not self._response.content.is_eof():
+                await self._wait_for_more()
             chunk = await self._read()
         except Exception as error:
             self._mapped.raise_for(error)
@@ -175,6 +204,8 @@ class Body(httpx.AsyncByteStream):
                 f"{self._limit} bytes: expected at most that many",
                 kind="limit",
             )
+        if len(chunk) > MOST_GATHERED:
+            self._gather = 0.0
         return chunk
 
     def _stop_looking(self) -> None:

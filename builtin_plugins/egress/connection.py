@@ -327,6 +327,7 @@ class CheckedTransport(httpx.AsyncBaseTransport):
                 "http_version": b"HTTP/1.1",
                 "reason_phrase": (response.reason or "").encode("ascii", "replace"),
                 "limit_silence": body.limit_silence,
+                "gather": body.gather,
                 # httpx wraps the stream into one more; who relays each chunk can do without.
                 "chunks": body,
             },

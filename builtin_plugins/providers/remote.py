@@ -40,6 +40,9 @@ DRAIN_SECONDS = 0.1
 """How long the end of a response is waited for behind the protocol's own end. A connection
 whose response was read to its end can be used again."""
 
+GATHER_SECONDS = 0.1
+"""How long pieces of an answer are gathered that is read at its end alone."""
+
 NOT_A_STREAM = ("application/json", "text/html")
 MAX_WHOLE = 4 * 1024 * 1024
 """Bytes of an answer that comes as one JSON object, although a stream was asked for. Reading
@@ -155,7 +158,7 @@ class RemoteProvider:
                     events = await _first_events(chunks, splitter) if streams else []
             except TimeoutError:
                 raise self._silent("before its first event", "first_byte") from None
-            self._limit_silence(response)
+            self._set_pace(response, request)
             if not streams:
                 for event in reader.whole(await self._whole(chunks)):
                     yield event
@@ -262,10 +265,14 @@ class RemoteProvider:
                 "rejected", f"the request to {self._name} cannot be written as JSON: {error}"
             ) from error
 
-    def _limit_silence(self, response: httpx.Response) -> None:
+    def _set_pace(self, response: httpx.Response, request: ModelRequest) -> None:
+        """Limit the silence from now on, and read less often what is read at its end."""
         limit: Callable[[float], None] | None = response.extensions.get("limit_silence")
         if limit is not None:
             limit(self._settings.idle_seconds)
+        gather: Callable[[float], None] | None = response.extensions.get("gather")
+        if gather is not None and request.whole:
+            gather(GATHER_SECONDS)
 
     # -- failures ----------------------------------------------------------
 

@@ -113,7 +113,8 @@ class Runs:
         origin = Origin(
             provenance=Provenance.SCHEDULED, path="heartbeat" if job.heartbeat else name
         )
-        request = TurnRequest(content=job.text, address=job.address(name), agent=job.agent)
+        address = job.address(name)
+        request = TurnRequest(content=job.text, address=address, agent=job.agent, whole=True)
         handle = run.handle = self._host.start_turn(
             principal_of(name, job), origin, request, sink=lambda _: None
         )

@@ -259,6 +259,7 @@ class ModelRequest:
         iteration: 0 for the turn's first request, one more after each round of tools.
         input_tokens: The input's tokens, tools included, as the gateway's counter has them.
         options: The provider's own parameters, passed on unchanged.
+        whole: Whether the answer is read at its end, so that it may come in few large pieces.
         sized: What it is made of, once somebody has looked; see `kit.tokens.bounds.sizes_of`.
     """
 
@@ -275,6 +276,7 @@ class ModelRequest:
     iteration: int = 0
     input_tokens: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
+    whole: bool = False
     sized: Any = field(default=None, init=False, repr=False, compare=False)
 
     @property

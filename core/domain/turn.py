@@ -335,6 +335,8 @@ class TurnRequest:
         ephemeral: Whether nothing of the turn is to be kept. Refused so far.
         verbatim: Whether the model is to read the request as it is: without history, blocks of
             plugins and tools of the gateway. Refused so far.
+        whole: Whether the answer is read at its end. Its pieces are told all the same, some
+            tenths of a second together.
     """
 
     content: str
@@ -352,6 +354,7 @@ class TurnRequest:
     taint: Taint = CLEAN
     ephemeral: bool = False
     verbatim: bool = False
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -522,6 +525,7 @@ class Turn:
         flags: What the request's flags mean, by the names of those `RequestFlag`.
         unknown_flags: Names in its ``customFlags`` that nobody has declared.
         system: Instructions of the request, which follow the agent's own.
+        whole: Whether its answer is read at its end; see `TurnRequest`.
         tags: Router tags.
         withheld: Ids of the capabilities that were taken away from this turn.
         selections: What selectors chose, by id, with the best score of each.
@@ -559,6 +563,7 @@ class Turn:
     flags: Mapping[str, Any] = field(default_factory=dict)
     unknown_flags: tuple[str, ...] = ()
     system: str = ""
+    whole: bool = False
     client_tools: tuple[Tool, ...] = ()
     tags: frozenset[str] = frozenset()
     withheld: frozenset[str] = frozenset()

@@ -150,7 +150,7 @@ class Turns:
             child = new_id("child")
             session = SessionKey(route.agent.name, "nested", parent.session.account, child)
         address = Address("nested", session.account, session.peer)
-        request = TurnRequest(content=text, address=address)
+        request = TurnRequest(content=text, address=address, whole=True)
         origin = Origin(
             provenance=Provenance.INTER_SESSION,
             path="nested",
@@ -308,6 +308,7 @@ class Turns:
             flags=flags,
             unknown_flags=unknown,
             system=request.system,
+            whole=request.whole,
             client_tools=admitted(request.client_tools, snapshot.tools, principal, believed),
             parent=parent,
             started=host.clock.now(),

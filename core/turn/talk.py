@@ -277,6 +277,7 @@ class Rounds:
             iteration=turn.iteration,
             input_tokens=tokens,
             options=agent.settings,
+            whole=turn.whole,
         )
 
     async def _read(self, call: ModelCall) -> Message:

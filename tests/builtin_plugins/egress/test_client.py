@@ -545,6 +545,69 @@ async def test_the_silence_in_a_body_can_be_limited_by_itself(
     assert caught.value.kind == "timeout"
 
 
+async def test_a_body_that_is_gathered_comes_at_once_when_all_of_it_is_there(
+    server: Upstream, egress_of: Make
+) -> None:
+    read = asyncio.Event()
+
+    async def pieces(hit: Hit, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 X\r\ncontent-length: 4\r\n\r\na")
+        await read.wait()
+        for piece in (b"b", b"c", b"d"):
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0)
+
+    server.answers["/"] = pieces
+    async with (
+        egress_of().client([here(server)], name="test", timeout=30) as client,
+        client.stream("GET", here(server, "/")) as response,
+    ):
+        chunks = aiter(response.extensions["chunks"])
+        assert await anext(chunks) == b"a"
+        response.extensions["gather"](3600)
+        read.set()
+        assert [chunk async for chunk in chunks] == [b"bcd"]
+
+
+async def test_a_body_that_is_gathered_comes_in_parts_while_it_goes_on(
+    server: Upstream, egress_of: Make
+) -> None:
+    server.answers["/"] = silent_body
+    async with (
+        egress_of().client([here(server)], name="test", timeout=30) as client,
+        client.stream("GET", here(server, "/")) as response,
+    ):
+        response.extensions["gather"](0.01)
+        assert await anext(aiter(response.extensions["chunks"])) == b"x"
+
+
+async def test_a_fast_body_is_not_held_up_by_gathering(
+    server: Upstream, egress_of: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fast(hit: Hit, writer: asyncio.StreamWriter) -> None:
+        await respond(writer, 200, b"x" * 3_000_000)
+
+    server.answers["/"] = fast
+    loop, seconds, waits = asyncio.get_running_loop(), 0.0123, 0
+    call_later = loop.call_later
+
+    def counted(delay: float, *rest: Any, **more: Any) -> asyncio.TimerHandle:
+        nonlocal waits
+        waits += delay == seconds
+        return call_later(delay, *rest, **more)
+
+    monkeypatch.setattr(loop, "call_later", counted)
+    async with (
+        egress_of().client([here(server)], name="test", timeout=30) as client,
+        client.stream("GET", here(server, "/")) as response,
+    ):
+        response.extensions["gather"](seconds)
+        got = sum([len(chunk) async for chunk in response.extensions["chunks"]])
+    assert got == 3_000_000
+    assert waits < 10  # of some 24 that it would be without an end of gathering
+
+
 async def test_a_lookup_that_hangs_ends_with_the_connect_limit() -> None:
     async def hanging(host: str, port: int) -> list[str]:
         await asyncio.sleep(30)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any, cast
 
 from tests.builtin_plugins.providers.raw import RawServer, Wire
 from tests.builtin_plugins.providers.requests_made import request, user
+from tests.builtin_plugins.providers.transcripts import chunk, sse
 
+from hookgate.builtin_plugins.providers import remote
 from hookgate.core.domain.messages import Opaque
 from hookgate.core.domain.models import (
     OpaqueDelta,
@@ -21,6 +24,8 @@ from hookgate.core.domain.models import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import pytest
 
     from hookgate.builtin_plugins.providers.remote import RemoteProvider
     from hookgate.core.domain.models import ModelEvent
@@ -108,3 +113,27 @@ async def test_a_stop_without_a_reason_is_another_one(server: RawServer, made: M
     body = {"choices": [{"message": {"content": "ok"}}]}
     said = await answered(server, made("openai", server.url), body)
     assert said == [TextDelta("ok"), StopEvent("other")]
+
+
+async def test_pieces_that_nobody_waits_for_come_together(
+    server: RawServer, made: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "GATHER_SECONDS", 3600)
+    began = asyncio.Event()
+
+    async def script(wire: Wire) -> None:
+        await wire.chunks(sse(chunk({"content": "one "})), end=False)
+        await began.wait()
+        for piece in ("two ", "three"):
+            data = sse(chunk({"content": piece}))
+            await wire.raw(b"%x\r\n%b\r\n" % (len(data), data))
+        data = sse(chunk({}, "stop"), "[DONE]")
+        await wire.raw(b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data))
+
+    server.script = script
+    said: list[ModelEvent] = []
+    provider = made("openai", server.url)
+    async for event in provider.stream(NO_TURN, request(user("hello"), whole=True)):
+        said.append(event)  # what has come is told of while it comes
+        began.set()
+    assert said == [TextDelta("one "), TextDelta("two three"), StopEvent("end")]

@@ -128,6 +128,14 @@ async def test_a_message_gets_its_events_as_they_come() -> None:
     assert got[-1][1]["text"] == "one two"
 
 
+async def test_a_provider_hears_whether_pieces_are_waited_for() -> None:
+    script = Script(say("one"), say("two"))
+    async with serving(Scripted(script)) as served:
+        await served.post("/v1/turns", {"content": "x"})
+        [_ async for _ in events(served, body={"content": "x"})]
+    assert [request.whole for request in script.requests] == [True, False]
+
+
 async def test_silence_is_broken_by_comments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "KEEP_ALIVE", 0.02)
     gate = Gate()
