@@ -142,6 +142,7 @@ class Host:
         clock: The clock: ``host[CLOCK]``.
         tokens: The token counter: ``host[TOKENS]``.
         secrets: The secrets: ``host[SECRETS]``.
+        hooks: The dispatcher of the hooks; there once the plugins are loaded.
         for_command: Whether the gateway was started for one command and ends with it, so that what
             would outlive that, such as work by the clock, is left to one that stays.
         log: A structured logger.
@@ -191,8 +192,8 @@ class Host:
         self.clock: Clock
         self.tokens: TokenCounter
         self.secrets: Secrets
+        self.hooks: Hooks
         self._tasks: set[asyncio.Task[None]] = set()
-        self._hooks: Hooks | None = None
         self._plugins: Plugins | None = None
         self._sanitizer: Sanitizer | None = None
         self._turns: Turns | None = None
@@ -256,17 +257,12 @@ class Host:
         reload: Callable[[], Awaitable[Mapping[str, Any]]] | None = None,
     ) -> None:
         """Hand over what is made after the host. Only the gateway calls this."""
-        self._hooks = hooks or self._hooks
+        if hooks is not None:
+            self.hooks = hooks
         self._plugins = plugins or self._plugins
         self._sanitizer = sanitizer or self._sanitizer
         self._turns = turns or self._turns
         self._reload = reload or self._reload
-
-    @property
-    def hooks(self) -> Hooks:
-        """The dispatcher of the hooks."""
-        assert self._hooks is not None, "the hooks are there once the plugins are loaded"
-        return self._hooks
 
     @property
     def _runner(self) -> Turns:

@@ -13,7 +13,7 @@ cancellation stands in `core.hooks.limits`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
@@ -169,7 +169,8 @@ class Hooks:
                 contract says ``settle``, all run before the first failure is raised.
         """
         chain = self._chains[spec]
-        values = chain.bind(args, kwargs)
+        exact = not kwargs and len(args) == len(chain.names)
+        values = args if exact else chain.bind(args, kwargs)
         if not chain.implementations:
             return []
         watch = Watch()
@@ -180,13 +181,11 @@ class Hooks:
             return cast("list[R]", stop.value)
         return cast("list[R]", await rest(watch, dispatch, yielded))
 
-    async def notify(self, spec: Callable[P, None], /, *args: P.args, **kwargs: P.kwargs) -> None:
+    def notify(
+        self, spec: Callable[P, None], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, object]:
         """Call every implementation of a hook that returns nothing. Raises as `each`."""
-        chain = self._chains[spec]
-        values = chain.bind(args, kwargs)
-        if chain.implementations:
-            watch = Watch()
-            await driven(watch, self._each(watch, chain, values))
+        return self.each(spec, *args, **kwargs)
 
     async def each_by_plugin(
         self, spec: Callable[P, R | None], /, *args: P.args, **kwargs: P.kwargs
@@ -347,7 +346,8 @@ class Hooks:
                 self._fail(chain, value.failure, errors)
             elif value is not None:
                 results.append(value)
-        _raise(errors)
+        if errors:
+            _raise(errors)
         return results
 
     async def _answers(
@@ -373,7 +373,8 @@ class Hooks:
                 answers.append(HookAnswer(implementation.plugin, value))
                 if one:
                     return answers
-        _raise(errors)
+        if errors:
+            _raise(errors)
         return answers
 
     async def _fold(self, watch: Watch, chain: Chain, args: tuple[Any, ...]) -> Any:
@@ -387,7 +388,8 @@ class Hooks:
                 if chain.ends is not None and chain.ends.fits(value):
                     return value
                 args = (*args[:-1], value)
-        _raise(errors)
+        if errors:
+            _raise(errors)
         return args[-1]
 
     async def _traced(
@@ -432,9 +434,8 @@ class Hooks:
 
 
 def _raise(errors: Sequence[HookError]) -> None:
-    """Raise the first of `errors`, if there are any, with the others as notes."""
-    if errors:
-        first, *others = errors
-        for other in others:
-            first.add_note(f"also: {other}")
-        raise first
+    """Raise the first of `errors`, with the others as notes."""
+    first, *others = errors
+    for other in others:
+        first.add_note(f"also: {other}")
+    raise first

@@ -155,12 +155,14 @@ def _compile(annotation: Any) -> Expected:
 
 
 def _group(cls: type, item: Expected) -> Expected:
+    known = [kind for kind in (list, tuple, set, frozenset) if issubclass(kind, cls)]
+
     def check(value: Any) -> bool:
-        if not isinstance(value, cls) or not _is_group(value):
+        if type(value) not in known and not (isinstance(value, cls) and _is_group(value)):
             return False
         if item.check is _nothing:
             classes = item.classes
-            return all(isinstance(one, classes) for one in value)
+            return not [one for one in value if not isinstance(one, classes)]
         return all(map(item.fits, value))
 
     return Expected((), check, f"{cls.__name__} of {item.text}", item)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -116,6 +117,11 @@ def contained_task(work: Coroutine[Any, Any, T], *, name: str | None = None) -> 
     return task
 
 
+def _wake(waiting: asyncio.Future[None], _: object) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
+
+
 async def finish(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` to its end even if the caller is cancelled meanwhile.
 
@@ -125,14 +131,12 @@ async def finish(work: Coroutine[Any, Any, T]) -> T:
     task = contained_task(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
+        over = task.get_loop().create_future()
+        task.add_done_callback(partial(_wake, over))
         try:
-            await asyncio.shield(task)
+            await over
         except asyncio.CancelledError as error:
-            if task.cancelled():
-                break
             cancelled = error
-        except Exception:  # noqa: BLE001 - it is raised below, by `result`
-            break
     if cancelled is not None:
         if not task.cancelled() and (failure := task.exception()) is not None:
             cancelled.add_note(f"meanwhile: {failure!r}")
