@@ -126,7 +126,12 @@ class Body(httpx.AsyncByteStream):
         self._timer: asyncio.TimerHandle | None = None
         self._gather = 0.0
         self._more: asyncio.Future[None] | None = None
-        self.limit_silence(silence)
+        connection = response.connection
+        protocol = None if connection is None else connection.protocol
+        if protocol is not None:  # otherwise all of it is here
+            protocol.read_timeout = None
+            protocol.start_timeout()
+            self._look()
 
     def gather(self, seconds: float) -> None:
         """Let so much time pass before each further chunk, unless all of the body is there.
@@ -157,11 +162,6 @@ class Body(httpx.AsyncByteStream):
         aiohttp would set a timer anew with each chunk. Here one timer looks when the
         reader has begun to wait, and is set again for when that becomes too long.
         """
-        connection = self._response.connection
-        if connection is None or connection.protocol is None:
-            return  # All of it is here.
-        connection.protocol.read_timeout = None
-        connection.protocol.start_timeout()
         self._silence = seconds
         self._look()
 
@@ -169,7 +169,7 @@ class Body(httpx.AsyncByteStream):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._silence is None:
+        if self._silence is None or self._response.content.is_eof():
             return
         now = self._time()
         since = now if self._waiting is None else self._waiting

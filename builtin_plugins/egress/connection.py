@@ -264,8 +264,12 @@ class CheckedTransport(httpx.AsyncBaseTransport):
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
 
-    def check(self, request: httpx.Request) -> Target:
+    def check(self, request: httpx.Request, headers: Sequence[tuple[str, str]] = ()) -> Target:
         """Return where `request` goes.
+
+        Args:
+            request: The request.
+            headers: Its headers.
 
         Raises:
             EgressDeniedError: It lies outside the grants.
@@ -274,8 +278,9 @@ class CheckedTransport(httpx.AsyncBaseTransport):
             target = self._grants.check(request.url)
             if request.method.upper() in REFUSED_METHODS:
                 raise NotGrantedError("its method is for proxies: expected GET, POST or the like")
-            if request.headers.get("host", target.authority).lower() != target.authority:
-                asked = httpx.URL(f"{target.scheme}://{request.headers['host']}/")
+            host = ", ".join([value for name, value in headers if name == "host"])
+            if host and host.lower() != target.authority:
+                asked = httpx.URL(f"{target.scheme}://{host}/")
                 if (asked.raw_host, asked.port) != (request.url.raw_host, request.url.port):
                     raise NotGrantedError("its Host header names another host than its URL")
         except (NotGrantedError, httpx.InvalidURL) as error:
@@ -292,7 +297,8 @@ class CheckedTransport(httpx.AsyncBaseTransport):
             EgressDeniedError: It lies outside the grants; nothing was sent.
             EgressFailedError: It could not be sent, or no response came.
         """
-        target = self.check(request)
+        sent = _decoded(request.headers)
+        target = self.check(request, sent)
         phases = request.extensions.get("timeout", {})
         with Mapped(self._name, request):
             # Without TLS this is what aiohttp has by itself, and nothing looks at it.
@@ -300,7 +306,7 @@ class CheckedTransport(httpx.AsyncBaseTransport):
             response = await self._open().request(
                 request.method,
                 _wire_url(target),
-                headers=_of_message(request.headers),
+                headers=[pair for pair in sent if pair[0] not in CONNECTION_HEADERS],
                 data=_body(request),
                 allow_redirects=False,
                 ssl=tls,
@@ -353,7 +359,7 @@ class CheckedTransport(httpx.AsyncBaseTransport):
         target = self.check(request)
         with Mapped(self._name, request):
             async with asyncio.timeout(timeout):
-                return await self._open().ws_connect(
+                return await self._open(watched=self._no_redirects()).ws_connect(
                     _wire_url(target),
                     max_msg_size=self._max_bytes,
                     heartbeat=HEARTBEAT_SECONDS,
@@ -382,9 +388,11 @@ class CheckedTransport(httpx.AsyncBaseTransport):
             if key.lower() not in (b"content-encoding", b"content-length")
         ]
 
-    def _open(self) -> aiohttp.ClientSession:
+    def _open(self, watched: aiohttp.TraceConfig | None = None) -> aiohttp.ClientSession:
         if self._closed:
             raise EgressFailedError(f"{self._name}: the client is closed", kind="connect")
+        if watched is not None and self._session is not None:
+            raise RuntimeError("a transport is for requests, or for one WebSocket")
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
@@ -396,7 +404,8 @@ class CheckedTransport(httpx.AsyncBaseTransport):
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trust_env=False,
-                trace_configs=[self._no_redirects()],
+                # Each request of a session that is watched costs a dozen calls.
+                trace_configs=None if watched is None else [watched],
                 skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
             )
         return self._session
@@ -421,11 +430,10 @@ class CheckedTransport(httpx.AsyncBaseTransport):
             self._session = None
 
 
-def _of_message(headers: httpx.Headers) -> list[tuple[str, str]]:
-    """Return headers but for those that belong to a connection, with names in lower case."""
+def _decoded(headers: httpx.Headers) -> list[tuple[str, str]]:
+    """Return headers as text, with names in lower case."""
     encoding = headers.encoding  # found out anew, of all headers, for each that is read
-    decoded = [(key.decode(encoding).lower(), value.decode(encoding)) for key, value in headers.raw]
-    return [(key, value) for key, value in decoded if key not in CONNECTION_HEADERS]
+    return [(key.decode(encoding).lower(), value.decode(encoding)) for key, value in headers.raw]
 
 
 def _wire_url(target: Target) -> WireURL:

@@ -85,22 +85,17 @@ class RemoteProvider:
         self._name = name
         self._settings = settings
         self._wire = wire
-        self._url = httpx.URL(wire.url)
-        self._headers = httpx.Headers(
-            {
-                **client.headers,
-                **settings.headers,
-                **wire.headers,
-                "accept": "text/event-stream",
-                # A compressor in between would hold events back until a block is full.
-                "accept-encoding": "identity",
-                "content-type": "application/json",
-            }
-        )
-        self._extensions = {
-            "timeout": client.timeout.as_dict(),
-            "total": settings.total_seconds,
+        headers = {
+            **client.headers,
+            **settings.headers,
+            **wire.headers,
+            "accept": "text/event-stream",
+            # A compressor in between would hold events back until a block is full.
+            "accept-encoding": "identity",
+            "content-type": "application/json",
         }
+        extensions = {"timeout": client.timeout.as_dict(), "total": settings.total_seconds}
+        self._like = httpx.Request("POST", wire.url, headers=headers, extensions=extensions)
         self._client = client
         self._redact = redact
         self._complain = complain
@@ -152,9 +147,9 @@ class RemoteProvider:
         try:
             try:
                 async with asyncio.timeout(self._settings.first_byte_seconds):
-                    response = await self._send(request)
+                    response, kind = await self._send(request)
                     chunks = aiter(response.extensions.get("chunks", response.stream))
-                    streams = _kind(response) not in NOT_A_STREAM
+                    streams = kind not in NOT_A_STREAM
                     events = await _first_events(chunks, splitter) if streams else []
             except TimeoutError:
                 raise self._silent("before its first event", "first_byte") from None
@@ -199,8 +194,8 @@ class RemoteProvider:
 
     # -- the request -------------------------------------------------------
 
-    async def _send(self, request: ModelRequest) -> httpx.Response:
-        """Return a response that streams events, or that brings the answer whole, as JSON.
+    async def _send(self, request: ModelRequest) -> tuple[httpx.Response, str]:
+        """Return a response that streams events, or brings the answer whole, and its media type.
 
         Raises:
             ProviderError: Something else came back.
@@ -210,18 +205,21 @@ class RemoteProvider:
             # It ends with what to do: where the key was looked for.
             action = self._missing_key.partition(": ")[2]
             raise self._error("auth", self._missing_key, action=action)
-        # Not `build_request`: merging the same headers anew takes longer than all the rest.
+        # With a stream: reading the same headers anew takes longer than all the rest.
+        like, body = self._like, self._body(request)
+        headers = httpx.Headers(like.headers)
+        headers["content-length"] = str(len(body))
         asking = httpx.Request(
-            "POST",
-            self._url,
-            headers=self._headers,
-            content=self._body(request),
-            extensions=dict(self._extensions),
+            like.method,
+            like.url,
+            headers=headers,
+            stream=httpx.ByteStream(body),
+            extensions=like.extensions,
         )
         response = await self._client.send(asking, stream=True)
         kind = _kind(response)
         if response.status_code == 200 and kind != "text/html":
-            return response
+            return response, kind
         try:
             body = await _beginning(response)
         finally:

@@ -7,7 +7,7 @@ read depends on the model's settings, since any other model may write about such
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
@@ -205,20 +205,30 @@ class _Between:
         return _Between(before + self._head, self._tail + behind)
 
 
+def _unknown(_: bytes) -> None:
+    return None
+
+
 class TextTemplate:
     """The shape of an answer's events, and of the chunks that hold one of them each.
 
     Args:
         opening: Finds the name that the text stands under, and the quote that opens it.
+
+    Attributes:
+        text_of_event: Returns the text of an event of the known shape, None for any other one.
+        text_of_chunk: The same of a chunk that begins where an event begins.
     """
 
-    __slots__ = ("_chunk", "_event", "_opening", "_tries")
+    __slots__ = ("_chunk", "_event", "_opening", "_tries", "text_of_chunk", "text_of_event")
 
     def __init__(self, opening: re.Pattern[bytes]) -> None:
         self._opening = opening
         self._event: _Between | None = None
         self._chunk: _Between | None = None
         self._tries = TRIES
+        self.text_of_event: Callable[[bytes], str | None] = _unknown
+        self.text_of_chunk: Callable[[bytes], str | None] = _unknown
 
     def learn(self, data: bytes) -> None:
         """Take the shape of an event that was parsed, and whose only effect was its text."""
@@ -233,10 +243,7 @@ class TextTemplate:
             return
         self._event = _Between(data[: places[0]], data[end:])
         self._chunk = None
-
-    def text_of_event(self, data: bytes) -> str | None:
-        """Return the text of an event of the known shape, None for any other one."""
-        return None if self._event is None else self._event.text(data)
+        self.text_of_event, self.text_of_chunk = self._event.text, _unknown
 
     def learn_chunk(self, chunk: bytes, data: bytes) -> None:
         """Take the shape of a chunk that held one event, whole, and nothing else."""
@@ -247,10 +254,4 @@ class TextTemplate:
         # Carriage returns can belong to a line feed in the next chunk.
         if found and before.endswith(b"data: ") and behind == b"\n\n" and b"\r" not in before:
             self._chunk = event.framed(before, behind)
-
-    def text_of_chunk(self, chunk: bytes) -> str | None:
-        """Return the text of a chunk of the known shape, None for any other one.
-
-        It is for chunks that begin where an event begins.
-        """
-        return None if self._chunk is None else self._chunk.text(chunk)
+            self.text_of_chunk = self._chunk.text

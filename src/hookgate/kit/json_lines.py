@@ -115,7 +115,7 @@ class JsonLines:
             self._file = None
 
 
-GATHER_SECONDS = 0.1
+GATHER_SECONDS = 1.0
 """How long the first record waits for others: to wake a thread costs ten times a line."""
 
 
