@@ -36,19 +36,12 @@ if TYPE_CHECKING:
 
 # Statements are made once: SQLAlchemy takes four times as long for one that is built anew.
 _IS_SESSION = SESSIONS.c.session == bindparam("key")
-_COUNTED = select(
-    SESSIONS.c.session,
-    SESSIONS.c.fence,
-    SESSIONS.c.messages,
-    SESSIONS.c.turns,
-    SESSIONS.c.last_turn,
-    SESSIONS.c.taint,
-    SESSIONS.c.forgotten,
-)
+_STANDING = [SESSIONS.c[name] for name in (*Standing._fields, "taint")]
+_COUNTED = select(SESSIONS.c.session, *_STANDING)
 # PostgreSQL locks the rows in this order, so that two gateways cannot wait for each other.
 _SESSIONS = PreparedIn(_COUNTED.order_by(SESSIONS.c.session).with_for_update(), SESSIONS.c.session)
 _MESSAGES = Prepared(insert(MESSAGES), MESSAGES.c.keys())
-_UPDATE = Prepared(
+_CHANGE = (
     update(SESSIONS)
     .where(_IS_SESSION)
     .values(
@@ -60,11 +53,17 @@ _UPDATE = Prepared(
         taint=bindparam("new_taint"),
     )
 )
+_UPDATE = Prepared(_CHANGE)
+_GO_ON = Prepared(
+    _CHANGE.where(*(column == bindparam(f"was_{column.name}") for column in _STANDING))
+)
+"""Changes a row that says what is remembered of it."""
 _POSITION = Prepared(select(POSITIONS.c.last).where(POSITIONS.c.name == bindparam("counter")))
 _MOVE_ON = Prepared(
     update(POSITIONS)
     .where(POSITIONS.c.name == bindparam("counter"))
     .values(last=POSITIONS.c.last + bindparam("count"))
+    .returning(POSITIONS.c.last)
 )
 _COUNTER = {"counter": "messages"}
 _LEFT = SESSIONS.c.messages - SESSIONS.c.forgotten
@@ -85,15 +84,7 @@ HISTORY = (
 )
 """The bodies of the last turns of a conversation. The primary key serves all of it, so it
 costs the same in a long conversation as in a short one."""
-_ROW = Prepared(
-    select(
-        SESSIONS.c.fence,
-        SESSIONS.c.messages,
-        SESSIONS.c.turns,
-        SESSIONS.c.forgotten,
-        SESSIONS.c.taint,
-    ).where(_IS_SESSION)
-)
+_ROW = Prepared(select(*_STANDING).where(_IS_SESSION))
 EXPORT = (
     select(MESSAGES.c.turn_number, MESSAGES.c.seq, MESSAGES.c.body)
     .where(
@@ -140,6 +131,7 @@ class _Append:
     fence: Fence
     now: datetime
     taint: Taint = CLEAN
+    tail: Tail | None = None
 
 
 @dataclass(slots=True)
@@ -149,16 +141,16 @@ class _Session:
     fence: int
     messages: int
     turns: int
+    forgotten: int
     last_turn: str
     taint: str
-    forgotten: int
     version: int = 0
     updated: datetime | None = None
 
     @property
     def standing(self) -> Standing:
         """What it says of the messages."""
-        return Standing(self.fence, self.messages, self.turns, self.forgotten)
+        return Standing(self.fence, self.messages, self.turns, self.forgotten, self.last_turn)
 
 
 class _Appended(NamedTuple):
@@ -255,7 +247,8 @@ class SqlConversations:
         """
         if messages:
             key = str(session)
-            item = _Append(key, tuple(messages), fence, self._clock.now())
+            tail = self._tails.get(key)
+            item = _Append(key, tuple(messages), fence, self._clock.now(), tail=tail)
             try:
                 done: _Appended = await self._store.write_together(_append_all, item)
             except StaleFenceError:
@@ -418,32 +411,71 @@ def _append_all(
     place = _take_positions(connection, sum(len(item.messages) for item in items))
     # Then the lanes, which others take in no transaction that holds anything else.
     stale = check_lanes(connection, [item.fence for item in items])
+    rows: list[dict[str, Any]] = []
+    each = {item.session: item for item in items}
+    if not stale and len(each) == len(items) and all(map(_is_known, items)):
+        # Sessions are locked in this order, so that two gateways cannot wait for each other.
+        done = {key: _go_on(connection, each[key], rows) for key in sorted(each)}
+        outcomes = [done[item.session] for item in items]
+    else:
+        found = _find(connection, items)
+        outcomes = [
+            StaleFenceError.of(item.session)
+            if item.fence.number in stale
+            else _append(item, found[item.session], rows)
+            for item in items
+        ]
+        _UPDATE.run(connection, [_changed(key, row) for key, row in found.items() if row.updated])
+    for position, row in enumerate(rows, place + 1):
+        row["position"] = position
+    _MESSAGES.run(connection, rows)
+    return outcomes
+
+
+def _is_known(item: _Append) -> bool:
+    """Whether an append rests on a row that is remembered, and not on whatever there is."""
+    fence = item.fence
+    return item.tail is not None and (fence.recalled is item.tail or fence.seen is not None)
+
+
+def _go_on(
+    connection: Connection, item: _Append, rows: list[dict[str, Any]]
+) -> _Appended | StaleFenceError:
+    """Append to a session whose row is not read where it is as it is remembered."""
+    tail, fence = item.tail, item.fence
+    assert tail is not None, "it is known"
+    version = tail.version
+    if version is None or fence.recalled is not None:
+        version = writes_beside(connection)
+    session = _Session(*tail.standing, tail.taint, version)
+    seen, fresh = fence.seen, list[dict[str, Any]]()
+    outcome = _append(item, session, fresh)
+    was = {**tail.standing._asdict(), "taint": tail.taint}
+    expected = {f"was_{name}": value for name, value in was.items()}
+    if isinstance(outcome, StaleFenceError) or not _GO_ON.count(
+        connection, **_changed(item.session, session), **expected
+    ):
+        fence.seen = seen  # nobody has seen that row
+        found = _find(connection, [item])[item.session]
+        outcome = _append(item, found, fresh := [])
+        if found.updated:
+            _UPDATE.run(connection, [_changed(item.session, found)])
+    rows += fresh
+    return outcome
+
+
+def _find(connection: Connection, items: Sequence[_Append]) -> dict[str, _Session]:
+    """Return the rows of sessions, which are held until the commit; make those that lack."""
     found = _load(connection, {item.session for item in items})
     new = {item.session: item.now for item in items if item.session not in found}
-    if new:
-        found |= _begin(connection, new)
-    rows: list[dict[str, Any]] = []
-    outcomes = [
-        StaleFenceError.of(item.session)
-        if item.fence.number in stale
-        else _append(item, found[item.session], rows)
-        for item in items
-    ]
-    if rows:
-        for position, row in enumerate(rows, place + 1):
-            row["position"] = position
-        _MESSAGES.run(connection, rows)
-    if changed := [_changed(key, row) for key, row in found.items() if row.updated]:
-        _UPDATE.run(connection, changed)
-    return outcomes
+    return found | _begin(connection, new) if new else found
 
 
 def _take_positions(connection: Connection, count: int) -> int:
     """Take `count` positions and return the one before them; they are held until the commit."""
     if not count:
         return 0
-    _MOVE_ON.run(connection, [{**_COUNTER, "count": count}])
-    ((last,),) = _POSITION.rows(connection, **_COUNTER)
+    ((last,),) = _MOVE_ON.rows(connection, count=count, **_COUNTER)
     return int(last) - count
 
 

@@ -30,12 +30,14 @@ class Standing(NamedTuple):
         messages: How many were written.
         turns: The number of the newest turn.
         forgotten: How many are not there any more.
+        last_turn: The id of the newest turn.
     """
 
     fence: int
     messages: int
     turns: int
     forgotten: int
+    last_turn: str = ""
 
 
 class Stored(NamedTuple):

@@ -56,9 +56,9 @@ class Store(Protocol):
     def outside(self) -> int | None:
         """A number that is another one once anybody beside this process has written.
 
-        It is as of the last commit of this process, so what was read since its own last commit
-        need not be read again by who finds the same number. None where nobody can tell: others
-        share the store, or nothing was committed yet.
+        It is as of the last message of a user that this process has committed, so what was read
+        since then need not be read again by who finds the same number. None where nobody can tell:
+        others share the store, or nothing was said yet.
         """
 
     async def migrate(self, plugin: str, metadata: MetaData, scripts: Path) -> None:

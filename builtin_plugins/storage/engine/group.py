@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from sqlalchemy import Connection, RootTransaction, Table, event
+from sqlalchemy import Connection, Table, event
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookgate import StoreError, StoreUnavailableError
@@ -160,15 +160,16 @@ class Beside:
 
     def watch(self, connection: Connection) -> None:
         """Take note of a new connection: what another one has counted compares to nothing."""
-        del connection
-        self._opened += 1
-
-    def look(self, connection: Connection) -> None:
-        """Look, within a transaction, which `writes_beside` tells what was found."""
         if connection.dialect.name == "sqlite":
-            driver: Any = connection.connection.dbapi_connection
-            ((version,),) = driver.execute("PRAGMA data_version")
-            self.seen = connection.info[BESIDE] = self._opened << 32 | version
+            self._opened += 1
+            connection.info[BESIDE] = self
+
+    def look(self, connection: Connection) -> int:
+        """Look, within a transaction."""
+        driver: Any = connection.connection.dbapi_connection
+        ((version,),) = driver.execute("PRAGMA data_version")
+        self.seen = self._opened << 32 | version
+        return self.seen
 
 
 BESIDE = "hookgate_beside"
@@ -176,8 +177,8 @@ BESIDE = "hookgate_beside"
 
 def writes_beside(connection: Connection) -> int:
     """Return what changes when a program beside the gateway has written to its SQLite file."""
-    seen: int = connection.info.get(BESIDE, 0)  # a server's rows tell of all who write
-    return seen
+    beside: Beside | None = connection.info.get(BESIDE)
+    return 0 if beside is None else beside.look(connection)  # a server's rows tell of all who write
 
 
 def groups_of(jobs: Sequence[Job], rows: int) -> Iterator[Sequence[Job]]:
@@ -199,19 +200,23 @@ def groups_of(jobs: Sequence[Job], rows: int) -> Iterator[Sequence[Job]]:
 class Group:
     """Jobs that one transaction carries.
 
+    In SQLite, what runs before anything else was done needs no savepoint: the transaction is undone
+    as a whole, and begun again for all that comes behind. PostgreSQL commits a transaction in which
+    a statement failed as if it had not, and nothing of it: there, only the savepoint tells of an
+    error that a function kept to itself.
+
     Args:
         jobs: The jobs, in the order of arrival.
         inserts: Inserts rows.
         guard: Guards the connection.
-        beside: Tells who else has written.
     """
 
-    def __init__(self, jobs: Sequence[Job], inserts: Inserts, guard: Guard, beside: Beside) -> None:
+    def __init__(self, jobs: Sequence[Job], inserts: Inserts, guard: Guard) -> None:
         self._rows: list[Insert] = []
         self._items: dict[Handle, list[Item]] = {}
         self._works: list[Work] = []
         for job in jobs:
-            if isinstance(job, Insert):
+            if type(job) is Insert:
                 self._rows.append(job)
             elif isinstance(job, Item):
                 self._items.setdefault(job.handle, []).append(job)
@@ -222,46 +227,57 @@ class Group:
         self._works.sort(key=attrgetter("order"))
         self._inserts = inserts
         self._guard = guard
-        self._beside = beside
-        self._alone = len(jobs) == 1
-        self._whole = False
+        self._begun = False
 
     def commit(self, connection: Connection) -> None:
         """Run all jobs in one transaction and commit it; each outcome is left in its job.
 
         Inserts come first, those of one table and shape as one ``executemany``; then items,
         all that one function takes at once; then the functions, in the order that they name and
-        of those that name one order as they came. Whatever may
-        fail by itself runs in a savepoint; in SQLite a job that is alone has the whole transaction.
+        of those that name one order as they came. Whatever may fail by itself is undone by itself.
+        Inserts and items are taken all together, and once more one by one where that fails.
 
         Raises:
             GroupLostError: The transaction is gone.
             SQLAlchemyError: It could not begin, or it could not commit.
         """
-        root = connection.begin()
-        self._beside.look(connection)
-        # PostgreSQL commits a transaction in which a statement failed as if it had not, and nothing
-        # of it: there, only the savepoint tells of an error that a function kept to itself.
-        self._whole = self._alone and connection.dialect.name == "sqlite"
-        if self._rows:
-            try:
-                self._insert_together(connection)
-            except Exception as error:
-                if reason := fault(error):
-                    raise GroupLostError(reason) from error
-                # Nothing else has run yet, so the rows can simply be taken once more.
-                root.rollback()
-                root = connection.begin()
-                for job in self._rows:
-                    self._one(connection, root, job, _inserter(job))
-        for handle, items in self._items.items():
-            self._handle_together(connection, root, handle, items)
+        self._saves = connection.dialect.name != "sqlite"
+        self._root = connection.begin()
+        try:
+            self._together(connection)
+        except GroupLostError:
+            raise
+        except BaseException as error:
+            if reason := fault(error):
+                raise GroupLostError(reason) from error
+            # Nothing else has run yet, so all of it can simply be taken once more.
+            self._begin_anew(connection)
+            for job in self._rows:
+                self._one(connection, job, _inserter(job))
+            for handle, items in self._items.items():
+                self._handle(connection, handle, items)
         for work in self._works:
-            self._one(connection, root, work, work.work)
-        if root.is_active:
-            root.commit()
+            self._one(connection, work, work.work)
+        self._root.commit()
 
-    def _insert_together(self, connection: Connection) -> None:
+    def _begin_anew(self, connection: Connection) -> None:
+        if self._root.is_active:
+            self._root.rollback()
+        self._root = connection.begin()
+        self._begun = False
+
+    def _together(self, connection: Connection) -> None:
+        if self._rows:
+            self._insert(connection)
+            self._begun = True
+        found = [
+            (items, self._attempt(connection, _all_of(handle, items), save=False))
+            for handle, items in self._items.items()
+        ]
+        for items, outcomes in found:
+            _answer(items, outcomes)
+
+    def _insert(self, connection: Connection) -> None:
         batches: dict[tuple[Table, tuple[str, ...]], list[Mapping[str, Any]]] = {}
         last, batch = self._rows[0], None
         for job in self._rows:
@@ -275,14 +291,10 @@ class Group:
         for (table, columns), rows in batches.items():
             self._inserts.insert(connection, table, columns, rows)
 
-    def _handle_together(
-        self, connection: Connection, root: RootTransaction, handle: Handle, items: Sequence[Item]
-    ) -> None:
-        def together(connection: Connection) -> Sequence[Any]:
-            return handle(connection, [job.item for job in items])
-
+    def _handle(self, connection: Connection, handle: Handle, items: Sequence[Item]) -> None:
+        """Have a function take items; each by itself where it fails with several."""
         try:
-            outcomes = self._attempt(connection, root, together)
+            outcomes = self._attempt(connection, _all_of(handle, items), save=self._begun)
         except GroupLostError:
             raise
         except BaseException as error:  # noqa: BLE001 - handed to whoever waits for the jobs
@@ -290,23 +302,13 @@ class Group:
                 if len(items) == 1 or fault(error):
                     job.fail(error)
                 else:
-                    self._handle_together(connection, root, handle, [job])
-            return
-        for job, outcome in zip(items, outcomes, strict=True):
-            if isinstance(outcome, Exception):
-                job.fail(outcome)
-            else:
-                job.value = outcome
+                    self._handle(connection, handle, [job])
+        else:
+            _answer(items, outcomes)
 
-    def _one(
-        self,
-        connection: Connection,
-        root: RootTransaction,
-        job: Job,
-        work: Callable[[Connection], Any],
-    ) -> None:
+    def _one(self, connection: Connection, job: Job, work: Callable[[Connection], Any]) -> None:
         try:
-            job.value = self._attempt(connection, root, work)
+            job.value = self._attempt(connection, work, save=self._begun)
         except GroupLostError as error:
             if isinstance(error.__cause__, StoreError):
                 job.fail(error.__cause__)
@@ -314,27 +316,70 @@ class Group:
         except BaseException as error:  # noqa: BLE001 - handed to whoever waits for the job
             job.fail(error)
 
-    def _attempt(
-        self, connection: Connection, root: RootTransaction, work: Callable[[Connection], T]
-    ) -> T:
-        """Run `work` in a savepoint and return its value; undo it if it raises."""
+    def _attempt(self, connection: Connection, work: Callable[[Connection], T], *, save: bool) -> T:
+        """Run `work` and return its value; undo it if it raises.
+
+        Args:
+            connection: The connection.
+            work: What is run.
+            save: Whether it is undone by itself, and not all of the transaction.
+        """
         # Plain SQL, the same in both databases; SQLAlchemy's own takes four times as long.
-        if not self._whole:
+        if save := save or self._saves:
             _say(connection, "SAVEPOINT job")
         self._guard.closed = True
         try:
             value = work(connection)
-            if root.is_active and not self._whole:
+            if save and self._root.is_active:
                 _say(connection, "RELEASE SAVEPOINT job")
         except BaseException as error:
             self._guard.closed = False
-            _undo(connection, root, error, whole=self._whole)
+            self._undo(connection, error, saved=save)
             raise
         finally:
             self._guard.closed = False
-        if not _stands(connection, root):
+        if not self._stands(connection):
             raise GroupLostError("a function that was handed to the store ended the transaction")
+        self._begun = True
         return value
+
+    def _stands(self, connection: Connection) -> bool:
+        """Whether the transaction is still there."""
+        # SQLite rolls a whole transaction back by itself when the disk is full or fails
+        # (https://sqlite.org/lang_transaction.html, "Response To Errors Within A Transaction").
+        active = self._root.is_active
+        driver = connection.connection.dbapi_connection if active else None
+        return active and getattr(driver, "in_transaction", True)
+
+    def _undo(self, connection: Connection, cause: BaseException, *, saved: bool) -> None:
+        """Undo what was done since the savepoint, or the whole transaction where it had none.
+
+        Raises:
+            GroupLostError: The transaction was gone already.
+        """
+        reason = fault(cause) or f"{type(cause).__name__}: {cause}"
+        if not self._stands(connection):
+            raise GroupLostError(reason) from cause
+        try:
+            if saved:
+                connection.exec_driver_sql("ROLLBACK TO SAVEPOINT job")
+                connection.exec_driver_sql("RELEASE SAVEPOINT job")
+            else:
+                self._begin_anew(connection)
+        except SQLAlchemyError as error:
+            raise GroupLostError(reason) from error
+
+
+def _all_of(handle: Handle, items: Sequence[Item]) -> Callable[[Connection], Sequence[Any]]:
+    return lambda connection: handle(connection, [job.item for job in items])
+
+
+def _answer(items: Sequence[Item], outcomes: Sequence[Any]) -> None:
+    for job, outcome in zip(items, outcomes, strict=True):
+        if isinstance(outcome, Exception):
+            job.fail(outcome)
+        else:
+            job.value = outcome
 
 
 def _say(connection: Connection, statement: str) -> None:
@@ -358,35 +403,6 @@ def _inserter(job: Insert) -> Callable[[Connection], None]:
             connection.execute(statement, row)
 
     return insert
-
-
-def _stands(connection: Connection, root: RootTransaction) -> bool:
-    """Whether the transaction is still there."""
-    # SQLite rolls a whole transaction back by itself when the disk is full or fails
-    # (https://sqlite.org/lang_transaction.html, "Response To Errors Within A Transaction").
-    driver = connection.connection.dbapi_connection if root.is_active else None
-    return root.is_active and getattr(driver, "in_transaction", True)
-
-
-def _undo(
-    connection: Connection, root: RootTransaction, cause: BaseException, *, whole: bool
-) -> None:
-    """Undo what was done since the savepoint, or the whole transaction where it had none.
-
-    Raises:
-        GroupLostError: The transaction was gone already.
-    """
-    reason = fault(cause) or f"{type(cause).__name__}: {cause}"
-    if not _stands(connection, root):
-        raise GroupLostError(reason) from cause
-    try:
-        if whole:
-            root.rollback()
-            return
-        connection.exec_driver_sql("ROLLBACK TO SAVEPOINT job")
-        connection.exec_driver_sql("RELEASE SAVEPOINT job")
-    except SQLAlchemyError as error:
-        raise GroupLostError(reason) from error
 
 
 def refused(reason: str, cause: BaseException) -> StoreUnavailableError:

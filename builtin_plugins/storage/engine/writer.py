@@ -142,7 +142,7 @@ class Writer:
 
     @property
     def outside(self) -> int | None:
-        """What changes when another program has written, as of the last group; None before it."""
+        """What changes when another program has written, as of the last look; None before it."""
         return self._beside.seen
 
     # -- on the event loop -------------------------------------------------
@@ -280,7 +280,7 @@ class Writer:
             self._check()
             if isinstance(group[0], Exclusive):
                 return self._carry_out_alone(group[0])
-            self._link.run(Group(group, self._inserts, self._guard, self._beside).commit)
+            self._link.run(Group(group, self._inserts, self._guard).commit)
         except Exception as error:  # noqa: BLE001 - every caller of the group is told
             problem = broken(error.__cause__ if isinstance(error, GroupLostError) else error)
             reason = problem or f"{type(error).__name__}: {error}".partition("\n")[0]
