@@ -16,6 +16,7 @@ from typing import Any, get_args
 from hookgate import Gateway, Settings
 from hookgate.builtin_plugins.control.chat import Answer
 from hookgate.core.domain.errors import ProviderErrorKind
+from hookgate.core.gateway.access.browser import SESSION_SECONDS
 from hookgate.core.gateway.access.peer import NONCE_HEADER, PROOF_HEADER, PURPOSE
 from hookgate.core.gateway.codes import CODES
 from hookgate.core.gateway.operations import Operation
@@ -95,6 +96,16 @@ A token that the settings do not know is shown to plugins
 ([authenticate](hooks/authenticate.md)), which may know keys of their own, and cookies on routes
 that name one. Whoever presents a token that nobody knows is refused on every listener, one
 without tokens included: there, present none.
+
+A page of the gateway's own shows its token once: `POST /v1/session` with `token` answers with a
+cookie that no script can read (`HttpOnly`, `SameSite=Strict`; `__Host-` and `Secure` over TLS).
+It stands for the token on `/ws`, on all operations and on routes that take the credential
+`session`, in requests of the gateway's own pages alone. Whatever holds for the token holds for it:
+scopes, claims, its end, and that it was revoked. It lasts {SESSION_SECONDS // 3600} hours from
+when it was shown to `GET /v1/session`, which says who is logged in; `DELETE /v1/session` ends it at
+every gateway on the store, and closes its sockets. It holds no token of the settings, only its name
+and a signature; a credential that a plugin knows is in it as it is, and the plugin is asked about
+it each time. Where a listener has no tokens nobody logs in.
 
 A client of the gateway's own user can see that it speaks to the gateway of its home folder, and
 to nobody who has taken the port, before it sends a token or a message: it reads `key` from

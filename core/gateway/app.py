@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from hookgate.core.domain import strict_json
+from hookgate.core.gateway.access.credentials import FORMS, SESSION
 from hookgate.core.gateway.middleware import decide, set_headers
 from hookgate.core.gateway.routes import Access, Route, Routes
 from hookgate.core.gateway.server import SERVER, Server
+from hookgate.core.gateway.wire.login import log_in, log_out, show
 from hookgate.core.gateway.wire.rest import serve_named, serve_operation
 from hookgate.core.gateway.wire.websocket import serve_socket
 
@@ -77,16 +79,22 @@ def _own_routes(server: Server, taken: Collection[tuple[str, str]]) -> Routes:
     for method in ("GET", "HEAD"):
         routes.add(method, "/health", partial(_health, server), access=asked, probe=True)
         routes.add(method, "/ready", partial(_ready, server), access=asked, probe=True)
-    routes.add("POST", "/v1/operations/{name}", partial(serve_named, server), access=anyone)
+    own = Access.self_checked("takes the credential from the body, or the session's cookie")
+    routes.add("POST", "/v1/session", partial(log_in, server), access=own)
+    routes.add("DELETE", "/v1/session", partial(log_out, server), access=own)
+    forms = (*FORMS, SESSION)
+    routes.add("GET", "/v1/session", partial(show, server), access=anyone, credentials=forms)
+    named = partial(serve_named, server)
+    routes.add("POST", "/v1/operations/{name}", named, access=anyone, credentials=forms)
     for name, operation in server.host.operations.items():
         if name != operation.name:
             continue  # the route of a former name is that of the operation
         handler, access = serve_operation(server, operation), Access("scoped", operation.scope)
         derived = ("POST", operation.path)
         if operation.rest not in (None, derived):
-            routes.add(*operation.rest, handler, access=access)
+            routes.add(*operation.rest, handler, access=access, credentials=forms)
         if operation.rest == derived or derived not in taken:
-            routes.add(*derived, handler, access=access)
+            routes.add(*derived, handler, access=access, credentials=forms)
     return routes
 
 

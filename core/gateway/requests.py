@@ -124,6 +124,10 @@ class LiveClient(Protocol):
         """The name of the token that it came with, or ""."""
 
     @property
+    def session(self) -> str:
+        """The browser's session that it came by, or ""."""
+
+    @property
     def principal(self) -> Principal:
         """Who it is."""
 

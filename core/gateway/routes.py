@@ -148,8 +148,8 @@ class Routes:
             access: Who may use it: ``Access.scoped("read")``, ``Access.public("why")`` or
                 ``Access.self_checked("how")``.
             credentials: The forms of a credential that a scoped route takes: ``bearer``,
-                ``x-api-key``, ``subprotocol`` and ``cookie:NAME``. A cookie counts only in
-                requests of the gateway's own pages.
+                ``x-api-key``, ``subprotocol``, ``session`` (of a browser, ``/v1/session``) and
+                ``cookie:NAME``. A cookie counts only in requests of the gateway's own pages.
             errors: Makes the answer to an error, those from before the handler included: a
                 function of the request and the `ErrorAnswer`. It must return a `web.Response`.
             max_body: The longest body in bytes, for ``request.read()``, ``json()``, ``text()``

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hookgate.core.host import Host
 
 TOKEN_REVOKED = "the token was revoked"
+SESSION_ENDED = "the session was ended"
 
 PENDING = 512
 """Sockets at once that have shown no token yet."""
@@ -57,6 +58,7 @@ class Server:
         self.host = host
         self.settings = host.settings.gateway
         self.gate = AccessGate(self.host, peers=peers)
+        self.gate.sessions.watch(self.end_session)
         self.clients = Clients(self.settings.limits.heartbeat_seconds)
         self.bodies = UnverifiedBodies(self.settings.limits)
         self.methods = Methods(self.host)
@@ -84,6 +86,8 @@ class Server:
         self.clients.add(client)
         if client.token and not self.gate.tokens.holds(client.token):
             client.end(1008, TOKEN_REVOKED)
+        if client.session and self.gate.sessions.has_ended(client.session):
+            client.end(1008, SESSION_ENDED)
         expiry = Expiry(client.principal, self.host.clock, lambda: client.end(1008, EXPIRED))
         try:
             yield
@@ -108,6 +112,12 @@ class Server:
             yield
         finally:
             del self._keyed[id(request)]
+
+    def end_session(self, session_id: str) -> None:
+        """End the connections of a browser's session; "" ends those of all sessions."""
+        for client in self.clients:
+            if client.session and session_id in ("", client.session):
+                client.end(1008, SESSION_ENDED)
 
     def end_key(self, key: str) -> None:
         """End the connections of whoever came in with `key`, which a plugin has taken back."""

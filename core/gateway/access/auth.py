@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -18,7 +18,16 @@ from weakref import WeakKeyDictionary
 from hookgate import hookspecs
 from hookgate.core.domain.errors import HookError, StartError, WireError
 from hookgate.core.domain.turn import ALL_SCOPES, Claim, Principal
-from hookgate.core.gateway.access.credentials import FORMS, Attempts, bearer, read_credential
+from hookgate.core.gateway.access.browser import BrowserSessions
+from hookgate.core.gateway.access.credentials import (
+    COOKIE,
+    FORMS,
+    SESSION,
+    SESSION_COOKIES,
+    Attempts,
+    bearer,
+    read_credential,
+)
 from hookgate.core.gateway.access.origin import (
     HostRule,
     OriginRule,
@@ -69,10 +78,14 @@ class Caller:
     Attributes:
         principal: Who it is.
         token: The name of the token, or "" for the owner on loopback.
+        session: The browser's session that stands for it, or "".
+        ends: When that session ends, in seconds since 1970 UTC.
     """
 
     principal: Principal
     token: str = ""
+    session: str = ""
+    ends: int = 0
 
 
 _OWNER = Caller(Principal.owner())
@@ -161,12 +174,14 @@ class AccessGate:
     Attributes:
         attempts: The failed authentications, by address.
         tokens: The tokens; ``tokens.evaluated`` counts comparisons.
+        sessions: The sessions of browsers.
     """
 
     def __init__(self, host: Host, *, peers: PeerLookup | None = None) -> None:
         settings = host.settings.gateway
         self._host = host
         self.tokens = token_book(host)
+        self.sessions = BrowserSessions(host, self.tokens)
         self.attempts = Attempts(settings.limits.attempts_per_minute, host.clock.monotonic)
         self._hosts = HostRule(settings.allowed_hosts)
         self.origins = OriginRule(settings.allowed_origins)
@@ -309,13 +324,44 @@ class AccessGate:
                 too often, and what came was never right before; or a stranger asks on loopback.
         """
         client = self._client(request)
-        credential = read_credential(request.headers, forms, client=_shown(client))
+        taken = self._with_session(request, forms) if SESSION in forms else forms
+        credential = read_credential(request.headers, taken, client=_shown(client))
         if credential is None:
             return None if self.tokens.configured else self._owner(request)
         if credential.kind == "cookie":
             # Not counted: a foreign page could make the browser that it is in fail at will.
             self._check_own_page(request)
+            if credential.name in SESSION_COOKIES:
+                return await self._check_session(credential, request, _counted(client))
         return await self._check(credential, request, _counted(client))
+
+    def _with_session(self, request: web.Request, forms: Collection[str]) -> Collection[str]:
+        """Return the forms with the cookie by which a session comes over this connection.
+
+        Where nobody can log in no session counts: a cookie of before shuts no owner out.
+        """
+        others = [form for form in forms if form != SESSION]
+        if self.tokens.configured or self._asks_plugins:
+            others.append(COOKIE + SESSION_COOKIES[not self.is_secure(request)])
+        return others
+
+    def is_secure(self, request: web.Request) -> bool:
+        """Whether the client speaks TLS, as far as a trusted proxy says so."""
+        return self._proxies.scheme(self._ends(request)[0], request.headers) == "https"
+
+    async def _check_session(
+        self, cookie: Credential, request: web.Request, address: str
+    ) -> Caller:
+        """Return whom a session stands for, by the credential that opened it."""
+        session = await self.sessions.read(cookie.value)
+        if session.token is not None:
+            caller = Caller(session.token.principal, session.token.name)
+            if caller.principal.has_expired(self._host.clock.now()):
+                raise wire_error("unauthorized", "this token has expired", action="log in again")
+        else:
+            shown = bearer(session.credential, client=cookie.client)
+            caller = await self._check(shown, request, address)
+        return replace(caller, session=session.id, ends=session.ends)
 
     def credential(self, value: str, request: web.Request) -> Credential:
         """Return what came in the first frame of a socket as the credential that it is."""

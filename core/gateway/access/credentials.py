@@ -28,6 +28,12 @@ BEARER_PROTOCOL = "bearer."
 COOKIE = "cookie:"
 """What a form begins with that names a cookie, as in ``cookie:session``."""
 
+SESSION = "session"
+"""The form of a browser's session, whose cookie the gateway itself has given."""
+
+SESSION_COOKIES = ("__Host-hookgate", "hookgate-session")
+"""The names of that cookie: over TLS, where no other host can set it, and without."""
+
 FORMS = ("bearer", "x-api-key", "subprotocol")
 """The forms of a credential that a route takes where it does not say otherwise."""
 
@@ -46,14 +52,15 @@ def check_forms(forms: Collection[Any]) -> tuple[str, ...]:
     """
     named = () if isinstance(forms, str) else tuple(forms)
     for form in named:
-        if form not in FORMS and not (
+        if form not in (*FORMS, SESSION) and not (
             isinstance(form, str)
             and form.startswith(COOKIE)
             and _COOKIE_NAME.fullmatch(form.removeprefix(COOKIE))
+            and form.removeprefix(COOKIE) not in SESSION_COOKIES
         ):
             raise StartError(
-                f"found the credential {form!r}, expected {', '.join(map(repr, FORMS))}, or "
-                "'cookie:NAME' with the name of a cookie"
+                f"found the credential {form!r}, expected {', '.join(map(repr, FORMS))}, "
+                f"{SESSION!r}, or 'cookie:NAME' with the name of a cookie of your own"
             )
     if not named:
         raise StartError(

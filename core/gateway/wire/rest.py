@@ -144,6 +144,7 @@ class Call:
         self._gone = False
         self._task: asyncio.Task[Any] | None = None
         self.token = request[CALLER].token
+        self.session = request[CALLER].session
         self.principal = request[CALLER].principal
 
     # -- one answer ----------------------------------------------------------

@@ -80,6 +80,7 @@ class EventStream:
     Attributes:
         response: What the handler returns.
         token: See `Client.token`.
+        session: See `Client.session`.
         principal: See `Client.principal`.
     """
 
@@ -116,6 +117,7 @@ class EventStream:
         )
         caller = request.get(CALLER)
         self.token = caller.token if caller else ""
+        self.session = caller.session if caller else ""
         self.principal = caller.principal if caller else Principal(id="")
         self._request = request
         self._server = request.config_dict[SERVER]

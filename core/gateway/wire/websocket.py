@@ -11,7 +11,12 @@ from pydantic import ValidationError
 
 from hookgate.core.domain.errors import WireError
 from hookgate.core.gateway.access.auth import SUBPROTOCOL
-from hookgate.core.gateway.access.credentials import BEARER_PROTOCOL, offered_protocols
+from hookgate.core.gateway.access.credentials import (
+    BEARER_PROTOCOL,
+    FORMS,
+    SESSION,
+    offered_protocols,
+)
 from hookgate.core.gateway.codes import describe_error, wire_error
 from hookgate.core.gateway.operations import Invocation
 from hookgate.core.gateway.wire.rpc import (
@@ -53,7 +58,7 @@ MAX_REQUESTS = 256
 async def serve_socket(server: Server, request: web.Request) -> web.StreamResponse:
     """Serve ``GET /ws``: authenticate, say hello, and answer until either side leaves."""
     server.check_open()
-    caller = await server.gate.identify(request)
+    caller = await server.gate.identify(request, (*FORMS, SESSION))
     socket = _make_response(server, request)
     if caller is None:
         # The first frame has to bring the token; a client need not wait to find that out.
@@ -119,6 +124,7 @@ class Connection:
         "_streaming",
         "caller",
         "closed",
+        "session",
         "token",
     )
 
@@ -150,7 +156,7 @@ class Connection:
         self._ending: asyncio.Task[None] | None = None
         self._invocation: Invocation
         self.caller: Caller
-        self.token = ""
+        self.token = self.session = ""
         self.closed = False
 
     # -- the first frame -------------------------------------------------------
@@ -202,7 +208,7 @@ class Connection:
         """Say hello and answer frames until the socket is closed."""
         server = self._server
         self.caller = caller
-        self.token = caller.token
+        self.token, self.session = caller.token, caller.session
         self._invocation = Invocation(
             host=server.host,
             principal=caller.principal,

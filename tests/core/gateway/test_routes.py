@@ -56,6 +56,8 @@ async def test_every_route_of_the_router_declares_its_access() -> None:
         ("HEAD", "/health"),
         ("GET", "/ready"),
         ("HEAD", "/ready"),
+        ("POST", "/v1/session"),
+        ("DELETE", "/v1/session"),
         ("GET", "/logo.svg"),
         ("POST", "/hook"),
         ("GET", "/taken"),

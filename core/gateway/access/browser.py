@@ -1,0 +1,282 @@
+"""Sessions of browsers: a cookie that stands for the credential that was shown at the login.
+
+Nothing is kept of a session that lives: the cookie says which token of the settings it stands for,
+or holds the credential that plugins are asked about, signed with a key that all gateways on one
+store share. So whatever holds for the credential (scopes, claims, its end, that it was revoked)
+holds for the session, at each of them, and a start forgets none. Kept are the sessions that were
+ended before their time.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+import secrets as random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hookgate.core.domain.errors import StoreError
+from hookgate.core.domain.ports import SWITCHES
+from hookgate.core.gateway.access.credentials import MAX_CREDENTIAL, SESSION_COOKIES
+from hookgate.core.gateway.codes import wire_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hookgate.core.domain.errors import WireError
+    from hookgate.core.domain.ports import Switch, Switches
+    from hookgate.core.gateway.access.tokens import Token, TokenBook
+    from hookgate.core.host import Host
+
+SESSION_SECONDS = 12 * 3600
+"""Seconds that a session lasts after it was opened, or shown last."""
+
+SESSIONS_SWITCH = "sessions.key"
+"""The switch that holds the key of the signatures."""
+
+ENDED_SWITCH = "sessions.ended"
+"""The switch that holds the ids of ended sessions, and until when each would have lasted."""
+
+MAX_ENDED = 200
+"""Ended sessions that are remembered. One more takes a new key, which ends all: no session that
+was ended comes back."""
+
+KEY_BYTES = 32
+
+_FORM = re.compile(
+    r"(?P<signed>v1\.(?P<id>[0-9a-f]{32})\.(?P<since>[0-9]{1,12})"
+    r"\.(?P<kind>[tc])\.(?P<held>[A-Za-z0-9_-]+))\.(?P<signature>[0-9a-f]{64})"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BrowserSession:
+    """A session that a cookie stands for.
+
+    Attributes:
+        id: Names it, and opens nothing.
+        token: The token of the settings that was shown; None where a plugin knows the credential.
+        credential: The credential that plugins know, or "".
+        ends: When it ends, in seconds since 1970 UTC.
+    """
+
+    id: str
+    token: Token | None
+    credential: str
+    ends: int
+
+
+class BrowserSessions:
+    """The sessions of browsers at one gateway.
+
+    Args:
+        host: The gateway.
+        tokens: Its tokens.
+    """
+
+    def __init__(self, host: Host, tokens: TokenBook) -> None:
+        self._host = host
+        self._tokens = tokens
+        self._key = random.token_bytes(KEY_BYTES)
+        self._ended: dict[str, int] = {}
+        self._switches: Switches | None = None
+        self._watchers: list[Callable[[str], None]] = []
+
+    def watch(self, watcher: Callable[[str], None]) -> None:
+        """Call `watcher` with the id of each session that is ended, here or elsewhere."""
+        self._watchers.append(watcher)
+
+    async def issue(self, token: str, credential: str, session_id: str = "") -> tuple[str, int]:
+        """Return a cookie's value, and when its session ends.
+
+        Args:
+            token: The name of the token of the settings that was shown, or "".
+            credential: What was shown, where a plugin knows it.
+            session_id: The session that goes on; "" for a new one.
+
+        Raises:
+            WireError: The store fails, or the credential is too long for a cookie.
+        """
+        await self._open()
+        held = self._named(token) if token else None
+        value, kind = (token, "t") if held else (credential, "c")
+        shown = base64.urlsafe_b64encode(value.encode()).decode().rstrip("=")
+        since = self._now()
+        signed = f"v1.{session_id or random.token_hex(16)}.{since}.{kind}.{shown}"
+        cookie = f"{signed}.{self._signature(signed, held)}"
+        if len(cookie) > MAX_CREDENTIAL:
+            raise wire_error(
+                "too_large",
+                f"found a credential of {len(value)} characters, which no cookie holds",
+                action="log in with a shorter one",
+            )
+        return cookie, since + SESSION_SECONDS
+
+    async def read(self, value: str) -> BrowserSession:
+        """Return the session of a cookie.
+
+        Raises:
+            WireError: It is none, has ended, or nobody can tell.
+        """
+        await self._open()
+        if self._tokens.deaf:
+            raise _not_checked()
+        match = _FORM.fullmatch(value)
+        held = _held(match["held"]) if match else None
+        if match is None or held is None:
+            raise _ended()
+        token = self._named(held) if match["kind"] == "t" else None
+        right = hmac.compare_digest(self._signature(match["signed"], token), match["signature"])
+        ends = int(match["since"]) + SESSION_SECONDS
+        lost = match["kind"] == "t" and token is None
+        if not right or lost or ends <= self._now() or match["id"] in self._ended:
+            raise _ended()
+        return BrowserSession(match["id"], token, "" if token else held, ends)
+
+    async def renew(self, value: str) -> tuple[str, int]:
+        """Return a cookie of the same session that lasts from now on, and when that one ends.
+
+        Raises:
+            WireError: See `read`.
+        """
+        session = await self.read(value)
+        name = session.token.name if session.token else ""
+        return await self.issue(name, session.credential, session.id)
+
+    def has_ended(self, session_id: str) -> bool:
+        """Whether a session was ended before its time."""
+        return session_id in self._ended
+
+    async def end(self, session_id: str, ends: int) -> None:
+        """End a session for good, at every gateway on the store.
+
+        Args:
+            session_id: Which one.
+            ends: When it would have ended.
+
+        Raises:
+            WireError: That cannot be kept; the session goes on.
+        """
+        switches = await self._open()
+        try:
+            while True:
+                known = await switches.get(ENDED_SWITCH)
+                now = self._now()
+                ended = {one: until for one, until in (known.value or {}).items() if until > now}
+                ended[session_id] = ends
+                if len(ended) > MAX_ENDED:
+                    await self._renew_key(switches)
+                    ended = {}
+                if await switches.put(ENDED_SWITCH, ended, version=known.version) is not None:
+                    break
+        except StoreError as error:
+            raise _not_checked() from error
+        self._tell(session_id)
+
+    # -- the key and the list --------------------------------------------------
+
+    async def _open(self) -> Switches:
+        """Read key and list once, and follow both from then on.
+
+        Raises:
+            WireError: They cannot be read, so no session can be told from a made-up one.
+        """
+        if self._switches is not None:
+            return self._switches
+        switches = self._host[SWITCHES]
+        try:
+            key = await switches.get(SESSIONS_SWITCH)
+            if key.value is None:
+                await self._renew_key(switches)
+                key = await switches.get(SESSIONS_SWITCH)
+            ended = await switches.get(ENDED_SWITCH)
+            self._heard_key(key)
+            self._heard_ended(ended)
+        except (StoreError, ValueError) as error:
+            self._host.log.error("sessions of browsers cannot be checked", error=str(error))
+            raise _not_checked() from error
+        if self._switches is None:
+            switches.watch(SESSIONS_SWITCH, self._heard_key)
+            switches.watch(ENDED_SWITCH, self._heard_ended)
+            self._switches = switches
+        return switches
+
+    @staticmethod
+    async def _renew_key(switches: Switches) -> None:
+        known = await switches.get(SESSIONS_SWITCH)
+        # Where another gateway was faster, its key is as good.
+        await switches.put(SESSIONS_SWITCH, random.token_hex(KEY_BYTES), version=known.version)
+
+    def _heard_key(self, switch: Switch) -> None:
+        # Whatever cannot be read leaves a key that nobody knows.
+        self._key = random.token_bytes(KEY_BYTES)
+        key = bytes.fromhex(str(switch.value))
+        if len(key) != KEY_BYTES:
+            raise ValueError(f"found a key of {len(key)} bytes, expected {KEY_BYTES}")
+        self._host.secrets.register(str(switch.value))
+        self._key = key
+        if self._switches is not None:
+            self._tell("")
+
+    def _heard_ended(self, switch: Switch) -> None:
+        fresh = {str(one): int(until) for one, until in (switch.value or {}).items()}
+        news = fresh.keys() - self._ended.keys()
+        self._ended = fresh
+        for session_id in news:
+            self._tell(session_id)
+
+    def _tell(self, session_id: str) -> None:
+        for watcher in self._watchers:
+            watcher(session_id)
+
+    # -- signatures --------------------------------------------------------------
+
+    def _signature(self, signed: str, token: Token | None) -> str:
+        """Return the signature; it is another one once the token is, so no name is enough."""
+        material = signed.encode() + (token.digest if token else b"")
+        return hmac.new(self._key, material, hashlib.sha256).hexdigest()
+
+    def _named(self, name: str) -> Token | None:
+        return next(
+            (
+                token
+                for token in self._tokens.tokens
+                if token.name == name and not self._tokens.is_revoked(token)
+            ),
+            None,
+        )
+
+    def _now(self) -> int:
+        return int(self._host.clock.now().timestamp())
+
+
+def _held(text: str) -> str | None:
+    try:
+        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+def session_cookie(value: str, *, secure: bool) -> str:
+    """Return the header ``Set-Cookie`` for a session; an empty value takes the cookie back."""
+    name = SESSION_COOKIES[0 if secure else 1]
+    seconds = SESSION_SECONDS if value else 0
+    ending = "; Secure" if secure else ""
+    return f"{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{ending}"
+
+
+def _ended() -> WireError:
+    return wire_error(
+        "unauthorized", "this session is not known, or has ended", action="log in again"
+    )
+
+
+def _not_checked() -> WireError:
+    return wire_error(
+        "not_checked",
+        "whether this session was ended cannot be found out now",
+        action="try again in a moment; operators find the reason in `status`",
+    )

@@ -1,0 +1,120 @@
+"""``/v1/session``: a credential is shown once, and a cookie stands for it from then on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+from pydantic import ValidationError
+
+from hookgate.core.domain import strict_json
+from hookgate.core.domain.errors import WireError
+from hookgate.core.gateway.access.browser import session_cookie
+from hookgate.core.gateway.access.credentials import SESSION, SESSION_COOKIES
+from hookgate.core.gateway.codes import wire_error
+from hookgate.core.gateway.operations import OperationModel
+from hookgate.core.gateway.requests import CALLER
+from hookgate.core.gateway.wire.rpc import AuthParams
+
+if TYPE_CHECKING:
+    from hookgate.core.gateway.access.auth import Caller
+    from hookgate.core.gateway.server import Server
+
+LOGIN_BYTES = 16 * 1024
+"""The longest body of a login."""
+
+
+class SessionResult(OperationModel):
+    """Who is logged in."""
+
+    principal: str
+    """Who the gateway takes the page for."""
+    scopes: tuple[str, ...]
+    """What the page may do."""
+    expires: datetime | None
+    """When the session ends; it is told later each time it is shown. Null without a session."""
+
+
+async def log_in(server: Server, request: web.Request) -> web.Response:
+    """Serve ``POST /v1/session``: open a session for whoever shows a token.
+
+    Raises:
+        WireError: The body is not ``{"token": "..."}``, the token is not known, or this address
+            has failed too often.
+    """
+    if request.content_type != "application/json":
+        raise wire_error(
+            "unsupported_media_type",
+            "found a body that does not say it is JSON",
+            action="send `Content-Type: application/json`",
+        )
+    body = await server.bodies.read(request, LOGIN_BYTES, None)
+    try:
+        token = AuthParams.model_validate(strict_json.loads(body)).token
+    except (strict_json.StrictJSONError, ValidationError):
+        raise wire_error(
+            "invalid_params",
+            "expected one parameter, `token`, a text",
+            action='send `{"token": "..."}`',
+        ) from None
+    gate = server.gate
+    caller = await gate.check(gate.credential(token, request), request)
+    cookie, ends = await gate.sessions.issue(caller.token, "" if caller.token else token)
+    return _answer(server, request, caller, cookie, ends)
+
+
+async def show(server: Server, request: web.Request) -> web.Response:
+    """Serve ``GET /v1/session``: say who asks, and have a session last from now on.
+
+    Raises:
+        WireError: The store fails.
+    """
+    caller = request[CALLER]
+    if not caller.session:
+        return _answer(server, request, caller)
+    shown = request.cookies[_name(server, request)]
+    cookie, ends = await server.gate.sessions.renew(shown)
+    return _answer(server, request, caller, cookie, ends)
+
+
+async def log_out(server: Server, request: web.Request) -> web.Response:
+    """Serve ``DELETE /v1/session``: end the session, if it has not ended, and take the cookie back.
+
+    Raises:
+        WireError: A foreign page asks, or it cannot be kept that the session was ended.
+    """
+    try:
+        caller = await server.gate.identify(request, (SESSION,))
+    except WireError as error:
+        if error.data.get("code") != "unauthorized":
+            raise
+        caller = None
+    if caller is not None and caller.session:
+        await server.gate.sessions.end(caller.session, caller.ends)
+    response = web.Response(status=204)
+    _set_cookie(server, request, response, "")
+    return response
+
+
+def _name(server: Server, request: web.Request) -> str:
+    return SESSION_COOKIES[not server.gate.is_secure(request)]
+
+
+def _answer(
+    server: Server, request: web.Request, caller: Caller, cookie: str = "", ends: int = 0
+) -> web.Response:
+    result = SessionResult(
+        principal=caller.principal.id,
+        scopes=tuple(sorted(caller.principal.scopes)),
+        expires=datetime.fromtimestamp(ends, UTC) if cookie else None,
+    )
+    response = web.Response(body=server.body(result), content_type="application/json")
+    if cookie:
+        _set_cookie(server, request, response, cookie)
+    return response
+
+
+def _set_cookie(server: Server, request: web.Request, response: web.Response, cookie: str) -> None:
+    secure = server.gate.is_secure(request)
+    response.headers["Set-Cookie"] = session_cookie(cookie, secure=secure)
