@@ -171,9 +171,9 @@ class OnnxModel:
     That is how all-MiniLM-L6-v2 is meant to be read, and most models of its family: tokens
     that pad a batch do not count.
 
-    Texts that are kept are computed with floats: alone or in a batch, a text has one vector. What
-    is asked for once, one text at a time, may be computed with bytes (`ModelFiles.queries`): nearly
-    the same vector, in half the time. Each of the two is loaded when it is first needed.
+    Texts in bulk are computed with floats: alone or in a batch, a text has one vector. What is
+    asked for one text at a time may be computed with bytes (`ModelFiles.queries`): nearly the same
+    vector, in half the time. Each of the two is loaded when it is first needed.
 
     Args:
         files: The files of the model.

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+import numpy as np
+
 from hookgate import EmbeddingError
 from hookgate.builtin_plugins.embedding.readings import TextReading
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
     from hookgate.builtin_plugins.embedding.settings import EmbedderName
@@ -228,12 +229,22 @@ class CachedEmbedder:
     async def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Return one vector of length 1 for each text: an array of shape (texts, dimension).
 
-        The cache has no part in it: texts that are embedded in bulk are seldom asked again.
-        The model is asked for those alone whose vectors have not come with hookgate.
+        The model is asked once for each that was no query lately, and whose vector has not come
+        with hookgate. What it says is not cached: texts that are embedded in bulk are seldom asked
+        again.
 
         Raises:
             EmbeddingError: The model could not be asked.
         """
+        asked = {text: vector for text in texts if (vector := self.cached(text)) is not None}
+        rest = [text for text in dict.fromkeys(texts) if text not in asked]
+        made = await self._embed(rest)
+        if len(rest) == len(texts):
+            return made
+        vectors = asked | dict(zip(rest, made, strict=True))
+        return np.array([vectors[text] for text in texts])
+
+    async def _embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         if self._shipped is None or not texts:
             return await self.engine.embed(texts)
         vectors, missing = self._shipped.find(texts)

@@ -231,12 +231,15 @@ class Keeper:
 
     async def _embed_idle(self) -> None:
         """Give vectors to what has none, while nobody waits for anything."""
+
+        def busy() -> bool:
+            return bool(self._host.running())
+
         while True:
             await asyncio.sleep(IDLE_SECONDS)
             if self._said.is_set():
                 return
-            busy = bool(self._host.running())
-            if not busy and not await self._episodes.embed_waiting(EMBED_AT_ONCE):
+            if not busy() and not await self._episodes.embed_waiting(EMBED_AT_ONCE, busy=busy):
                 return
 
     async def note(self, note: Note) -> Note:

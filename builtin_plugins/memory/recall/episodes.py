@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection
 
 from hookgate import Conversations, Embedder, EmbeddingError, Said, Store
-from hookgate.builtin_plugins.memory.domain import USER, Hit, Utterance
+from hookgate.builtin_plugins.memory.domain import Hit, Utterance
 from hookgate.builtin_plugins.memory.recall import turns as rows
 from hookgate.builtin_plugins.memory.recall.changes import Changes, Moment
 from hookgate.builtin_plugins.memory.recall.index import Floats, Indexes, TurnIndex, to_bytes
@@ -26,9 +25,6 @@ PAGE = 200
 
 READ_ROWS = 4096
 """Rows that are read into memory at once."""
-
-FRESH = 256
-"""Messages of users, the latest, whose vectors the embedder most likely has already."""
 
 MAX_NAMES = 4
 """Names of a message that its vector is freed of."""
@@ -63,7 +59,6 @@ class Episodes:
         self._most_turns = most_turns
         self._indexes = Indexes(most_bytes)
         self.changes = Changes(store, self._indexes)
-        self._fresh: OrderedDict[str, None] = OrderedDict()
         # What was forgotten while it was read is not to be learned.
         self._lock = asyncio.Lock()
 
@@ -84,13 +79,11 @@ class Episodes:
             ValueError: One has a scope that is none.
         """
         async with self._lock:
-            pieces = await asyncio.to_thread(rows.pieces_of, said)
-            added = await self.changes.write(
+            pieces = await self._pieces_of(said)
+            return await self.changes.write(
                 lambda connection: rows.add_pieces(connection, pieces, most=self._most_turns),
                 {one.scope for one in said},
             )
-        self._remember_fresh(said)
-        return added
 
     async def follow(
         self,
@@ -121,7 +114,7 @@ class Episodes:
                 before = await self._store.read(rows.cursor_of)
                 page = await conversations.since(before[0], limit=PAGE)
                 said = [one for each in page.said for one in said_of(each)]
-                pieces = await asyncio.to_thread(rows.pieces_of, said)
+                pieces = await self._pieces_of(said)
                 if page.cursor == before[0]:
                     return added
 
@@ -135,15 +128,30 @@ class Episodes:
             # Another gateway was faster, or something was forgotten: from the start.
             more = page.more or new is None
             added += new or 0
-            self._remember_fresh(said)
         return added
 
-    async def embed_waiting(self, limit: int = 32) -> int:
+    async def _pieces_of(self, said: Sequence[Utterance]) -> list[rows.Piece]:
+        """Return what is kept of messages; by what a turn has just asked is known by its vector."""
+        pieces = await asyncio.to_thread(rows.pieces_of, said)
+        embedder = self._embedder()
+        vector_of = getattr(embedder, "cached", None)
+        if embedder is not None and vector_of is not None:
+            for piece in pieces:
+                if (vector := vector_of(piece["text"])) is not None:
+                    piece["vector"], piece["fingerprint"] = to_bytes(vector), embedder.fingerprint
+        return pieces
+
+    async def embed_waiting(
+        self, limit: int = 32, *, busy: Callable[[], bool] = lambda: False
+    ) -> int:
         """Give the latest pieces that have none their vectors; return how many it were.
 
-        It takes the embedder's time, a few milliseconds for a piece: for when nothing else is
-        to be done. What has no vector is found by its words. A vector of another embedder than
-        today's counts as none.
+        Each is read as the message of a turn is, which is quick. What has no vector is found by its
+        words. A vector of another embedder than today's counts as none.
+
+        Args:
+            limit: How many at most.
+            busy: Whether somebody waits for something: then no second one is begun.
 
         Raises:
             StoreError: The store cannot be read or written.
@@ -155,39 +163,20 @@ class Episodes:
         waiting = await self._store.read(
             lambda connection: rows.without_vector(connection, fingerprint, limit)
         )
-        try:
-            vectors = await self._vectors(embedder, waiting)
-        except EmbeddingError:
-            # Whoever owns the embedder says what is wrong with it.
-            return 0
-        kept = [
-            (row.scope, row.place, row.message, to_bytes(vector))
-            for row, vector in zip(waiting, vectors, strict=True)
-        ]
+        kept: list[tuple[str, int, str, bytes]] = []
+        # Whoever owns the embedder says what is wrong with it.
+        with suppress(EmbeddingError):
+            for row in waiting:
+                vector = await embedder.embed_query(row.text)
+                kept.append((row.scope, row.place, row.message, to_bytes(vector)))
+                if busy():
+                    break
         if kept and embedder.fingerprint == fingerprint:
             await self.changes.write(
                 lambda connection: rows.keep_vectors(connection, fingerprint, kept),
-                {row.scope for row in waiting},
+                {scope for scope, *_ in kept},
             )
         return len(kept)
-
-    async def _vectors(self, embedder: Embedder, waiting: Sequence[Any]) -> list[Floats]:
-        """Return the vectors of rows: those of messages that were just asked by are known."""
-        made: dict[str, Floats] = {}
-        for row in waiting:
-            if row.message in self._fresh and row.text not in made:
-                made[row.text] = await embedder.embed_query(row.text)
-        other = list(dict.fromkeys(row.text for row in waiting if row.text not in made))
-        if other:
-            made.update(zip(other, await embedder.embed(other), strict=True))
-        return [made[row.text] for row in waiting]
-
-    def _remember_fresh(self, said: Iterable[Utterance]) -> None:
-        for one in said:
-            if one.speaker == USER:
-                self._fresh[one.id] = None
-        while len(self._fresh) > FRESH:
-            self._fresh.popitem(last=False)
 
     # -- searching ------------------------------------------------------------------
 

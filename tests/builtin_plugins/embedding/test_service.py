@@ -29,6 +29,7 @@ class SlowEngine:
         self.failing = False
 
     async def embed(self, texts: Sequence[str]) -> Any:
+        self.asked += texts
         return np.ones((len(texts), 2), dtype=np.float32)
 
     async def read(self, text: str) -> TextReading:
@@ -63,6 +64,18 @@ async def test_the_second_query_is_answered_from_the_cache(engine: SlowEngine) -
     assert one.cached("hello") is first
     assert engine.asked == ["hello"]
     assert (one.cache.hits, one.cache.misses) == (2, 1)
+
+
+async def test_a_text_that_was_a_query_lately_and_one_that_stands_twice_are_computed_once(
+    engine: SlowEngine,
+) -> None:
+    one = embedder(engine)
+    query = await one.embed_query("hello")
+
+    made = await one.embed(["new", "hello", "new", "hello"])
+
+    assert engine.asked == ["hello", "new"]
+    assert made.tolist() == [[1, 1], query.tolist(), [1, 1], query.tolist()]
 
 
 async def test_a_cached_query_is_answered_without_leaving_the_event_loop(

@@ -303,15 +303,34 @@ async def test_vectors_of_another_embedder_are_made_anew(store: SqlStore) -> Non
     episodes = made(store, second := Topics("two"))
     assert "means nearly the same" not in (await episodes.search([A], "my pet is a dog"))[0].why
     assert await episodes.embed_waiting() == 1
-    assert second.embedded + second.asked[1:] == [DOG.text]
+    assert second.asked[1:] == [DOG.text]
     assert "means nearly the same" in (await episodes.search([A], "my pet is a dog"))[0].why
 
 
-async def test_a_message_that_was_just_asked_by_is_not_computed_again(store: SqlStore) -> None:
-    episodes = made(store, embedder := Topics())
+class Caching(Topics):
+    """An embedder that has read the message of a turn."""
+
+    def cached(self, text: str) -> Floats | None:
+        return np.array(self._of(text), np.float32) if text == DOG.text else None
+
+
+async def test_a_message_that_was_just_asked_by_is_learned_with_its_vector(
+    store: SqlStore,
+) -> None:
+    episodes = made(store, embedder := Caching())
     await episodes.learn([DOG, utterance(1, "A fine name!", speaker=ASSISTANT)])
-    await episodes.embed_waiting()
-    assert (embedder.asked, embedder.embedded) == ([DOG.text], ["A fine name!"])
+    assert embedder.asked == []
+    assert "means nearly the same" in (await episodes.search([A], "my pet"))[0].why
+    assert await episodes.embed_waiting() == 1
+    assert embedder.asked == ["my pet", "A fine name!"]
+    assert embedder.embedded == []
+
+
+async def test_while_somebody_waits_no_second_vector_is_begun(store: SqlStore) -> None:
+    episodes = made(store, Topics())
+    await episodes.learn(TALK[:3])
+    assert await episodes.embed_waiting(busy=lambda: True) == 1
+    assert await episodes.embed_waiting(busy=lambda: False) == 2
 
 
 async def test_without_an_embedder_or_with_a_broken_one_nothing_waits(store: SqlStore) -> None:
