@@ -31,7 +31,6 @@ from sqlalchemy import (
     tuple_,
     update,
 )
-from sqlalchemy.dialects import postgresql
 
 from hookgate import (
     Conversations,
@@ -46,6 +45,7 @@ from hookgate import (
     new_id,
 )
 from hookgate.builtin_plugins.storage.tables import LANE_ROWS
+from hookgate.kit.records.statements import insert_of
 from hookgate.sessions import InProcessLanes
 from hookgate.tasks import finish
 
@@ -386,7 +386,7 @@ def _take_all(connection: Connection, *, sessions: Sequence[str], holder: str) -
         for session in sessions:
             row = rows.get(session)
             if row is None or row.over or row.holder == holder:
-                found = connection.execute(_taking(session, holder)).first()
+                found = connection.execute(_taking(insert_of(connection), session, holder)).first()
                 if found is not None:
                     taken[session] = int(found.epoch)
         held = [one for one in sessions if one in rows and one not in taken]
@@ -397,11 +397,9 @@ def _take_all(connection: Connection, *, sessions: Sequence[str], holder: str) -
     return taken
 
 
-def _taking(session: str, holder: str) -> Any:
+def _taking(insert: Any, session: str, holder: str) -> Any:
     until = _later(TERM_SECONDS)
-    row = postgresql.insert(LANE_ROWS).values(
-        session=session, epoch=1, holder=holder, until=until, wanted=""
-    )
+    row = insert(LANE_ROWS).values(session=session, epoch=1, holder=holder, until=until, wanted="")
     return row.on_conflict_do_update(
         index_elements=[_ROW.session],
         set_={"epoch": _ROW.epoch + 1, "holder": holder, "until": until, "wanted": ""},

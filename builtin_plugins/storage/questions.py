@@ -23,11 +23,11 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookgate import Address, Clock, Principal, Question, Settled, StoreError, TurnError, new_id
 from hookgate.builtin_plugins.storage.tables import ASKERS, QUESTION_ROWS
+from hookgate.kit.records.statements import insert_of
 from hookgate.sessions import STOPPED
 from hookgate.tasks import finish
 
@@ -316,7 +316,7 @@ class SqlQuestions:
     def _beat(self, connection: Connection) -> None:
         if self._store.shared:
             until = _NOW + literal(timedelta(seconds=LEASE_SECONDS), type_=Interval)
-            lease = postgresql.insert(ASKERS).values(owner=self.owner, until=until)
+            lease = insert_of(connection)(ASKERS).values(owner=self.owner, until=until)
             connection.execute(
                 lease.on_conflict_do_update(
                     index_elements=[ASKERS.c.owner], set_={"until": lease.excluded.until}

@@ -14,14 +14,15 @@ from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
+from typing import TYPE_CHECKING
 
 from hookgate.core.domain.errors import ConfigError, PluginError, Problem
 from hookgate.core.settings.schema import Section
 from hookgate.core.settings.sections import problem
 from hookgate.hookspecs import PROJECT
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +151,8 @@ def is_allowed(allow: Sequence[str] | None, name: str, version: str) -> bool:
 
 def allowed_by(requirements: Iterable[Requirement], name: str, version: str) -> bool:
     """Return whether a distribution meets one of the requirements."""
+    from packaging.utils import canonicalize_name
+
     return any(
         canonicalize_name(one.name) == canonicalize_name(name)
         and one.specifier.contains(version, prereleases=True)
@@ -160,9 +163,13 @@ def allowed_by(requirements: Iterable[Requirement], name: str, version: str) -> 
 def _requirements(
     allow: Sequence[str] | None,
 ) -> tuple[list[Requirement] | None, list[Problem]]:
+    if allow is None:
+        return None, []
+    from packaging.requirements import InvalidRequirement, Requirement
+
     requirements: list[Requirement] = []
     problems: list[Problem] = []
-    for number, text in enumerate(allow or ()):
+    for number, text in enumerate(allow):
         try:
             requirement = Requirement(text)
         except InvalidRequirement:
@@ -172,7 +179,7 @@ def _requirements(
             problems.append(problem(f"plugins.allow[{number}]", repr(text), expected))
         else:
             requirements.append(requirement)
-    return (None if allow is None else requirements), problems
+    return requirements, problems
 
 
 def _loaded(name: str, load: Callable[[], object]) -> object:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
-from hookgate.builtin_plugins.memory.facts.grammar import grammar, vocabulary
+from hookgate.builtin_plugins.memory.facts.grammar import EXPRESSIONS, grammar, vocabulary
 from hookgate.builtin_plugins.memory.facts.times import When, find_time
 
 MAX_TEXT = 3000
@@ -25,7 +25,7 @@ across it."""
 SURE, UNSURE = 0.9, 0.6
 """How surely words say something that do not doubt it, and that do."""
 
-_E, _KNOWN = grammar().expressions, vocabulary()
+_KNOWN = vocabulary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,19 +130,19 @@ def sentences_of(text: str) -> list[str]:
         if len(first) == 1:
             return []
         kept = first[0]
-    for hidden in (_E["code"], _E["quoted_line"], _E["link"]):
+    for hidden in (EXPRESSIONS["code"], EXPRESSIONS["quoted_line"], EXPRESSIONS["link"]):
         kept = hidden.sub(_HIDDEN, kept)
-    kept = _E["quote"].sub(_unquoted, kept)
-    handed = _E["handed_over"].search(kept)
+    kept = EXPRESSIONS["quote"].sub(_unquoted, kept)
+    handed = EXPRESSIONS["handed_over"].search(kept)
     if handed:
         kept = kept[: handed.start()]
-    return [one for one in _split(kept) if _E["unclaimed"].match(one) is None]
+    return [one for one in _split(kept) if EXPRESSIONS["unclaimed"].match(one) is None]
 
 
 def _unquoted(match: re.Match[str]) -> str:
     inside = match[1] or match[2] or ""
     # A name in quotation marks is a name; more words in them are somebody's.
-    if len(inside.split()) <= 3 and not _E["own_words"].search(inside):
+    if len(inside.split()) <= 3 and not EXPRESSIONS["own_words"].search(inside):
         return inside.rstrip(".,")
     return _HIDDEN
 
@@ -150,7 +150,7 @@ def _unquoted(match: re.Match[str]) -> str:
 def _split(text: str) -> list[str]:
     found: list[str] = []
     begin = 0
-    for match in [*_E["stop"].finditer(text), None]:
+    for match in [*EXPRESSIONS["stop"].finditer(text), None]:
         end = match.start() if match else len(text)
         sign = match[0] if match else ""
         if match and sign.startswith("."):
@@ -180,15 +180,18 @@ def clauses_of(sentence: str) -> list[str]:
     parts.append((sentence[begin:], carry))
     if asked:
         last = parts.pop()[0].strip(" ,")
-        if _E["tag"].match(last) or (
-            parts and _E["tag"].match(parts[-1][0].rpartition(",")[2].strip())
+        if EXPRESSIONS["tag"].match(last) or (
+            parts and EXPRESSIONS["tag"].match(parts[-1][0].rpartition(",")[2].strip())
         ):
             return []
     return _with_subjects(parts)
 
 
 def _joints(sentence: str) -> list[re.Match[str]]:
-    found = [*_E["joint"].finditer(sentence), *_E["named_joint"].finditer(sentence)]
+    found = [
+        *EXPRESSIONS["joint"].finditer(sentence),
+        *EXPRESSIONS["named_joint"].finditer(sentence),
+    ]
     found.sort(key=lambda match: match.start())
     kept: list[re.Match[str]] = []
     for match in found:
@@ -211,9 +214,9 @@ def _with_subjects(parts: list[tuple[str, bool]]) -> list[str]:
                 continue
             clause = f"{subject} {clause}"
         else:
-            match = _E["subject"].match(clause)
+            match = EXPRESSIONS["subject"].match(clause)
             subject = match["subject"] if match else ""
-        reported = _E["reported"].search(clause) is not None
+        reported = EXPRESSIONS["reported"].search(clause) is not None
         if clause and not reported:
             clauses.append(clause)
     return clauses
@@ -227,14 +230,14 @@ def introductions(clause: str) -> tuple[str, list[Assertion]]:
     found: list[Assertion] = []
 
     def take(match: re.Match[str]) -> str:
-        name = _E["said_before"].sub("", match["name"])
+        name = EXPRESSIONS["said_before"].sub("", match["name"])
         first = name.split()[0].casefold()
-        if first in _KNOWN.words["nothing"]["openers"] or _E["called"].match(name):
+        if first in _KNOWN.words["nothing"]["openers"] or EXPRESSIONS["called"].match(name):
             return match[0]
         word, owner, names = match["role"].casefold(), _whom(match["whose"]), [name]
         role, more = _KNOWN.roles[word], match.groupdict().get("more")
         if more and word != role:  # `my sister Ann and Bob`: Bob is somebody else
-            others = _E["and"].split(more.lstrip(", "))
+            others = EXPRESSIONS["and"].split(more.lstrip(", "))
             names += [one.removeprefix("and ").strip() for one in others]
         for one in names:
             introduced = Assertion(
@@ -244,12 +247,12 @@ def introductions(clause: str) -> tuple[str, list[Assertion]]:
         if more:
             return _HIDDEN if word != role else name + more
         before = match["name"][: len(match["name"]) - len(name)]
-        return before + name + (" " if match.re is _E["small"] else "")
+        return before + name + (" " if match.re is EXPRESSIONS["small"] else "")
 
-    clause = _E["apposed"].sub(take, clause)
-    clause = _E["beside"].sub(take, clause)
+    clause = EXPRESSIONS["apposed"].sub(take, clause)
+    clause = EXPRESSIONS["beside"].sub(take, clause)
     if clause[1:] == clause[1:].lower():
-        clause = _E["small"].sub(take, clause)
+        clause = EXPRESSIONS["small"].sub(take, clause)
     return clause, found
 
 
@@ -268,7 +271,7 @@ def read_statement(clause: str, at: datetime) -> Statement | None:
         correction, sure = correction or again, sure and sure_too
     else:
         when = None
-    if _E["former"].match(clause):
+    if EXPRESSIONS["former"].match(clause):
         return None
     for form, whole in grammar().short_forms:
         clause = form.sub(whole, clause)
@@ -283,37 +286,37 @@ def _opened(clause: str) -> tuple[str, bool, bool]:
     """Return a clause without its opening words; whether they correct, and are sure."""
     correction, sure = False, True
     for _ in range(4):
-        match = _E["opening"].match(clause)
+        match = EXPRESSIONS["opening"].match(clause)
         if match is None:
             break
         words = match["words"]
-        correction = correction or _E["correcting"].fullmatch(words) is not None
-        sure = sure and _E["doubting"].fullmatch(words) is None
+        correction = correction or EXPRESSIONS["correcting"].fullmatch(words) is not None
+        sure = sure and EXPRESSIONS["doubting"].fullmatch(words) is None
         clause = clause[match.end() :]
     return clause, correction, sure
 
 
 def _subject(clause: str) -> tuple[Ref | None, str, bool]:
-    if match := _E["calls_me"].match(clause):
+    if match := EXPRESSIONS["calls_me"].match(clause):
         return ME, "call me " + clause[match.end() :], False
-    match = _E["mine"].match(clause)
+    match = EXPRESSIONS["mine"].match(clause)
     # `my dentist appointment` speaks of no dentist.
-    if match and (match["of"] or _E["verb"].match(clause[match.end() :].lstrip(" ,"))):
+    if match and (match["of"] or EXPRESSIONS["verb"].match(clause[match.end() :].lstrip(" ,"))):
         return _role_chain(match, clause)
-    if match := _E["own"].match(clause):
+    if match := EXPRESSIONS["own"].match(clause):
         return _whom(match["whose"]), "'s " + clause[match.end() :], False
-    if match := _E["pronoun"].match(clause):
+    if match := EXPRESSIONS["pronoun"].match(clause):
         return _whom(match["who"]), clause[match.end() :].strip(), False
     if clause[:8].casefold() == "call me ":
         return ME, clause, False
-    match = _E["named"].match(clause) or _E["lower"].match(clause)
+    match = EXPRESSIONS["named"].match(clause) or EXPRESSIONS["lower"].match(clause)
     if match is None:
         return None, "", False
     owner = Ref("name", match["name"])
     rest = clause[match.end() :].strip()
     if not match["of"]:
         return owner, rest, False
-    chained = _E["chained"].match(rest)
+    chained = EXPRESSIONS["chained"].match(rest)
     if chained:
         return _role_chain(chained, rest, owner)
     return owner, "'s " + rest, False
@@ -322,7 +325,7 @@ def _subject(clause: str) -> tuple[Ref | None, str, bool]:
 def _role_chain(
     match: re.Match[str], clause: str, owner: Ref | None = None
 ) -> tuple[Ref | None, str, bool]:
-    chained = _E["chained"]
+    chained = EXPRESSIONS["chained"]
     owner = owner or _whom(match["whose"])
     while True:
         word = match["role"].casefold()
@@ -343,12 +346,12 @@ def _whom(word: str) -> Ref:
 
 
 def _with_mode(statement: Statement) -> Statement:
-    rest = _E["adverbs"].sub(lambda match: match["aux"] or "", statement.rest, count=1)
-    rest = _E["trailing"].sub("", rest)
+    rest = EXPRESSIONS["adverbs"].sub(lambda match: match["aux"] or "", statement.rest, count=1)
+    rest = EXPRESSIONS["trailing"].sub("", rest)
     mode: Mode = "holds"
-    if (match := _E["no_more"].search(rest)) is not None:
+    if (match := EXPRESSIONS["no_more"].search(rest)) is not None:
         rest, mode = rest[: match.start()], "ended"
-    if (match := _E["not"].match(rest)) is not None:
+    if (match := EXPRESSIONS["not"].match(rest)) is not None:
         aux = (match["aux"] or "").casefold()
         # What is denied with `any more` has ended.
         mode = "ended" if match["longer"] or mode == "ended" else "never"
@@ -359,15 +362,15 @@ def _with_mode(statement: Statement) -> Statement:
         )
     elif mode == "ended":
         mode = "holds"  # `I like it here any more` says nothing clear; the words stand as they are
-    elif (match := _E["stopped"].match(rest)) is not None:
+    elif (match := EXPRESSIONS["stopped"].match(rest)) is not None:
         rest, mode = _base(match["rest"]), "ended"
-    elif (match := _E["used_to"].match(rest)) is not None:
+    elif (match := EXPRESSIONS["used_to"].match(rest)) is not None:
         rest, mode = (f"am {match['was']}" if match["was"] else match["rest"]), "past"
     if rest.split(" ", 1)[0].casefold() in {"would", "could", "should", "might", "may"}:
         rest = ""
     return replace(
         statement,
-        rest=_E["adverbs"].sub(lambda m: m["aux"] or "", rest, count=1),
+        rest=EXPRESSIONS["adverbs"].sub(lambda m: m["aux"] or "", rest, count=1),
         mode=mode,
     )
 

@@ -18,7 +18,13 @@ from hookgate.builtin_plugins.memory.facts.clauses import (
     read_statement,
     sentences_of,
 )
-from hookgate.builtin_plugins.memory.facts.grammar import Pattern, grammar, patterns, vocabulary
+from hookgate.builtin_plugins.memory.facts.grammar import (
+    EXPRESSIONS,
+    Pattern,
+    grammar,
+    patterns,
+    vocabulary,
+)
 from hookgate.builtin_plugins.memory.facts.times import When, find_time, is_date
 
 MAX_CLAIMS = 24
@@ -43,7 +49,7 @@ _LIKE = {
 }
 """Which list of words ends a value of a kind."""
 
-_E, _KNOWN = grammar().expressions, vocabulary()
+_KNOWN = vocabulary()
 
 
 def extract(text: str, at: datetime) -> list[Assertion]:
@@ -71,7 +77,7 @@ def _of_sentence(sentence: str, at: datetime) -> list[Assertion]:
         statement = read_statement(clause, at)
         if statement is None:
             # `No, sorry, ...` may stand before a comma of its own.
-            corrects = corrects or _E["only_correcting"].fullmatch(clause) is not None
+            corrects = corrects or EXPRESSIONS["only_correcting"].fullmatch(clause) is not None
             continue
         claims += _of_statement(replace(statement, correction=statement.correction or corrects), at)
     if sentence.endswith("?"):
@@ -82,15 +88,15 @@ def _of_sentence(sentence: str, at: datetime) -> list[Assertion]:
 
 def _meant(sentence: str) -> Assertion | None:
     """Return the correction that names a value alone: `No, it's Rex`, `I meant Rome, not Milan`."""
-    begins = _E["begins_correcting"].match(sentence)
-    match = _E["it_is"].fullmatch(sentence) if begins and len(sentence) <= 80 else None
+    begins = EXPRESSIONS["begins_correcting"].match(sentence)
+    match = EXPRESSIONS["it_is"].fullmatch(sentence) if begins and len(sentence) <= 80 else None
     if begins is None or match is None:
         return None
     value, other = match["value"].strip(), (match["other"] or "").strip()
     if not other and begins[0].casefold() in {"it's", "it’s", "it is"}:
         return None
     value = clean("thing", value)
-    if _E["clause"].match(value) or len(value.split()) > 4:
+    if EXPRESSIONS["clause"].match(value) or len(value.split()) > 4:
         return None
     if not value or not (value[0].isupper() or value[0].isdigit() or other):
         return None
@@ -106,7 +112,7 @@ def _meant(sentence: str) -> Assertion | None:
 
 def _of_statement(statement: Statement, at: datetime) -> list[Assertion]:
     rest, other = statement.rest, ""
-    if (match := _E["instead"].search(rest)) is not None and match.start() > 0:
+    if (match := EXPRESSIONS["instead"].search(rest)) is not None and match.start() > 0:
         rest, other = rest[: match.start()], clean("thing", match["other"])
     if not rest:
         return []
@@ -243,7 +249,7 @@ def _plain(pattern: Pattern, match: re.Match[str]) -> list[str]:
 
 def _event(text: str) -> str:
     """Return what is done, without its helping verb and what comes after it."""
-    text = _E["helping"].sub("", text.strip()).strip(" ,")
+    text = EXPRESSIONS["helping"].sub("", text.strip()).strip(" ,")
     words = text.split()
     if not words or len(words) > 10 or len(text) > 80:
         return ""
@@ -315,9 +321,9 @@ def clean(kind: str, text: str, *, lower: bool = True, proper: bool = False) -> 
     if kind in grammar().kinds:
         return text.strip()
     text = _cut(kind, text)
-    if not text or len(text) > MAX_VALUE or _E["no_text"].search(text) or "\ufffc" in text:
+    if not text or len(text) > MAX_VALUE or EXPRESSIONS["no_text"].search(text) or "\ufffc" in text:
         return ""
-    if kind in {"address", "breed", "language"} and not _E[kind].fullmatch(text):
+    if kind in {"address", "breed", "language"} and not EXPRESSIONS[kind].fullmatch(text):
         return ""
     if (kind == "date" and not is_date(text)) or (kind == "profession" and not _is_job(text)):
         return ""
@@ -325,11 +331,15 @@ def clean(kind: str, text: str, *, lower: bool = True, proper: bool = False) -> 
         return _name(text, lower)
     if proper and kind in {"place", "organization"} and not text[0].isupper():
         return ""
-    if kind == "place" and _E["common_place"].match(text) and not _E["a_place"].fullmatch(text):
+    if (
+        kind == "place"
+        and EXPRESSIONS["common_place"].match(text)
+        and not EXPRESSIONS["a_place"].fullmatch(text)
+    ):
         return ""
-    if kind not in {"date", "address", "breed"} and _E["no_value"].match(text):
+    if kind not in {"date", "address", "breed"} and EXPRESSIONS["no_value"].match(text):
         return ""
-    if kind in {"place", "organization", "job"} and _E["no_name"].fullmatch(text):
+    if kind in {"place", "organization", "job"} and EXPRESSIONS["no_name"].fullmatch(text):
         return ""
     return text
 
@@ -338,8 +348,8 @@ def several(kind: str, text: str, *, lower: bool = True) -> list[str]:
     """Return the values of a list such as `tea, coffee and cake`."""
     if kind == "names":
         # `a cat, Tom, and a dog, Rex` names one cat.
-        text = _E["next_one"].sub("", text)
-    parts = _E["divider"].split(text)[:MAX_VALUES]
+        text = EXPRESSIONS["next_one"].sub("", text)
+    parts = EXPRESSIONS["divider"].split(text)[:MAX_VALUES]
     one = {"names": "name", "things": "thing", "languages": "language"}[kind]
     found = [clean(one, part, lower=lower) for part in parts if part]
     return [value for value in found if value]
@@ -350,7 +360,7 @@ def _cut(kind: str, text: str) -> str:
     if kind in {"date", "address"}:
         return text.strip(" .,")
     ends = _LIKE.get(kind, kind if kind in {"name", "place", "thing"} else "thing")
-    found = _E[f"ends_{ends}"].search(text)
+    found = EXPRESSIONS[f"ends_{ends}"].search(text)
     if found:
         text = text[: found.start()]
     text = text.split("(")[0].strip(" ,.;:!-")
@@ -364,8 +374,8 @@ def _cut(kind: str, text: str) -> str:
 
 
 def _name(text: str, lower: bool) -> str:
-    match = _E["name"].fullmatch(text)
-    if match is None or _E["no_name"].fullmatch(text.split()[0]):
+    match = EXPRESSIONS["name"].fullmatch(text)
+    if match is None or EXPRESSIONS["no_name"].fullmatch(text.split()[0]):
         return ""
     if text.casefold() in _KNOWN.roles:
         return ""
@@ -379,4 +389,6 @@ def _name(text: str, lower: bool) -> str:
 
 
 def _is_job(text: str) -> bool:
-    return bool(_E["profession"].fullmatch(text)) and not _E["no_profession"].fullmatch(text)
+    return bool(EXPRESSIONS["profession"].fullmatch(text)) and not EXPRESSIONS[
+        "no_profession"
+    ].fullmatch(text)

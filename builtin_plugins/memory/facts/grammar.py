@@ -76,15 +76,13 @@ class Vocabulary:
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """The expressions of ``grammar.toml``.
+    """What ``grammar.toml`` says beside its expressions.
 
     Attributes:
-        expressions: By name.
         kinds: The kinds of values that one expression knows; `{0}` is the name of the group.
         short_forms: What is written short, and how it is read.
     """
 
-    expressions: Mapping[str, re.Pattern[str]]
     kinds: Mapping[str, str]
     short_forms: tuple[tuple[re.Pattern[str], str], ...]
 
@@ -190,27 +188,52 @@ def _any_of(words: Iterable[str]) -> str:
 
 
 @cache
+def _rows() -> dict[str, Any]:
+    return _read("grammar.toml")
+
+
+def _written(text: str) -> str:
+    """Return an expression with what it names in its place."""
+    return _NAMED.sub(_named, _BREAK.sub("", text))
+
+
+def _named(match: re.Match[str]) -> str:
+    name, key = match[1], match[2]
+    known = vocabulary()
+    if key:
+        return _any_of(known.words[name][key])
+    if name in ("roles", "counts"):
+        return _any_of(known.roles if name == "roles" else known.counts)
+    return _written(_rows()["parts"][name])
+
+
+class _Expressions(dict[str, re.Pattern[str]]):
+    """The expressions of ``grammar.toml`` by name, each compiled when it is first asked for.
+
+    All of them take as long as a plugin takes to start, and who talks to nobody needs none.
+    """
+
+    def __missing__(self, name: str) -> re.Pattern[str]:
+        """Compile one."""
+        folded = _rows()["folded"].get(name)
+        if folded is None:
+            made = re.compile(_written(_rows()["exact"][name]))
+        else:
+            made = re.compile(_written(folded), re.IGNORECASE)
+        self[name] = made
+        return made
+
+
+EXPRESSIONS = _Expressions()
+
+
+@cache
 def grammar() -> Grammar:
-    """Return the expressions; they are read once."""
-    rows, known = _read("grammar.toml"), vocabulary()
-    single: dict[str, Iterable[str]] = {"roles": known.roles, "counts": known.counts}
-
-    def named(match: re.Match[str]) -> str:
-        name, key = match[1], match[2]
-        if key:
-            return _any_of(known.words[name][key])
-        return _any_of(single[name]) if name in single else written(rows["parts"][name])
-
-    def written(text: str) -> str:
-        return _NAMED.sub(named, _BREAK.sub("", text))
-
-    folded = {
-        name: re.compile(written(text), re.IGNORECASE) for name, text in rows["folded"].items()
-    }
-    exact = {name: re.compile(written(text)) for name, text in rows["exact"].items()}
+    """Return the rest of the grammar; it is read once."""
+    rows = _rows()
     forms = [(re.compile(short, re.IGNORECASE), whole) for short, whole in rows["short_forms"]]
     kinds = {name: _BREAK.sub("", text) for name, text in rows["kinds"].items()}
-    return Grammar(folded | exact, kinds, tuple(forms))
+    return Grammar(kinds, tuple(forms))
 
 
 # -- patterns ----------------------------------------------------------------------------

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeAlias
 
-from hookgate.builtin_plugins.memory.facts.grammar import grammar, vocabulary
+from hookgate.builtin_plugins.memory.facts.grammar import EXPRESSIONS, vocabulary
 
 Precision: TypeAlias = Literal["year", "month", "day"]
 
-_E, _KNOWN = grammar().expressions, vocabulary()
+_KNOWN = vocabulary()
 _MONTHS, _DAYS = _KNOWN.words["times"]["months"], _KNOWN.words["times"]["days"]
 _SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
 _HOLIDAYS = {"christmas": (12, 25), "new year": (1, 1), "new year's": (1, 1), "halloween": (10, 31)}
@@ -46,7 +46,7 @@ class When:
 
 def is_date(text: str) -> bool:
     """Whether `text` is a date and nothing else."""
-    return _E["date"].fullmatch(text.strip(" .")) is not None
+    return EXPRESSIONS["date"].fullmatch(text.strip(" .")) is not None
 
 
 def find_time(text: str, at: datetime, *, ahead: bool = False) -> When | None:
@@ -58,7 +58,7 @@ def find_time(text: str, at: datetime, *, ahead: bool = False) -> When | None:
         ahead: Whether a time that could be the last or the next one of its name is the next.
     """
     found: When | None = None
-    for match in _E["time"].finditer(text):
+    for match in EXPRESSIONS["time"].finditer(text):
         # `May` and `fall`, `march` alone are verbs more often than not.
         if (
             match["month"]
@@ -162,7 +162,7 @@ def _nearest(month: int, day: int, at: datetime, ahead: bool, year: str | None =
 def _date(
     words: str, year: str | None, at: datetime, ahead: bool
 ) -> tuple[datetime, Precision] | None:
-    day, month = re.search(r"\d+", words), _E["month"].search(words)
+    day, month = re.search(r"\d+", words), EXPRESSIONS["month"].search(words)
     if day is None or month is None:
         return None
     return _nearest(_number_of_month(month[0]), int(day[0]), at, ahead, year), "day"

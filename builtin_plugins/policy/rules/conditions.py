@@ -8,14 +8,11 @@ true nor false, and a rule says what follows from it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from cel_expr_python import cel
-
-_ENVIRONMENT = cel.NewEnv(
-    variables={"args": cel.Type.DYN, "tool": cel.Type.DYN, "turn": cel.Type.DYN}
-)
-"""What conditions may speak of: see `Facts.for_conditions`."""
+if TYPE_CHECKING:
+    from cel_expr_python import cel
 
 MAX_CHARS = 2000
 """The longest condition."""
@@ -33,6 +30,17 @@ class ConditionError(ValueError):
         self.line = line
 
 
+@cache
+def _environment() -> cel.Env:
+    """Return what conditions may speak of: see `Facts.for_conditions`.
+
+    CEL is loaded by the first condition: no rule that comes with hookgate has one.
+    """
+    from cel_expr_python import cel
+
+    return cel.NewEnv(variables={"args": cel.Type.DYN, "tool": cel.Type.DYN, "turn": cel.Type.DYN})
+
+
 class Variables:
     """The variables of one call, made once for all conditions that look at them."""
 
@@ -46,7 +54,7 @@ class Variables:
     def activation(self) -> cel.Activation:
         """What conditions are evaluated with."""
         if self._activation is None:
-            self._activation = _ENVIRONMENT.Activation(self._data())
+            self._activation = _environment().Activation(self._data())
         return self._activation
 
 
@@ -69,14 +77,14 @@ class Condition:
         if limit is not None and len(text) > limit:
             raise ConditionError(f"{len(text)} characters: expected at most {limit}")
         try:
-            self._expression = _ENVIRONMENT.compile(text)
+            self._expression = _environment().compile(text)
         except RuntimeError as error:
             raise ConditionError(_told(str(error))) from None
 
     @property
     def is_boolean(self) -> bool:
         """Whether it can be true or false, as far as that is known beforehand."""
-        return self._expression.return_type() in (cel.Type.BOOL, cel.Type.DYN)
+        return self._expression.return_type().name() in ("BOOL", "DYN")
 
     def holds(self, variables: Variables) -> bool | str:
         """Return whether it holds, or why that cannot be said."""
@@ -84,7 +92,7 @@ class Condition:
         value = found.value()
         if value is True or value is False:
             return bool(value)
-        if found.type() == cel.Type.ERROR:
+        if found.type().name() == "ERROR":
             return str(value)
         return f"it is {found.type().name()} and not true or false"
 
@@ -96,7 +104,7 @@ class Condition:
         """
         found = self._expression.eval(activation=variables.activation)
         value = found.plain_value()
-        if found.type() == cel.Type.ERROR:
+        if found.type().name() == "ERROR":
             raise ConditionError(str(found.value()))
         if not isinstance(value, str | bool | int | float | list | dict | None):
             raise ConditionError(f"it is {found.type().name()}, which JSON cannot hold")

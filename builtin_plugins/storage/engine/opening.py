@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import DBAPIError
 
 from hookgate import StartError, StoreUnavailableError
-from hookgate.builtin_plugins.storage.engine import postgres, sqlite
+from hookgate.builtin_plugins.storage.engine import sqlite
 from hookgate.builtin_plugins.storage.engine.faults import broken
 from hookgate.builtin_plugins.storage.engine.lock import (
     AsyncLink,
@@ -127,6 +127,9 @@ def _prepare(settings: StorageSettings, path: Path, lock: FileLock) -> sqlite.Fi
 async def _open_postgres(
     settings: StorageSettings, text: str, tell: Callable[[str], None]
 ) -> SqlStore:
+    # Who uses SQLite loads nothing of PostgreSQL's.
+    from hookgate.builtin_plugins.storage.engine import postgres
+
     url = postgres.postgres_url(text)
     place = url.render_as_string(hide_password=True)
     engine = postgres.postgres_engine(url)

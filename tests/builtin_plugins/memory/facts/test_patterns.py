@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import time
+import tomllib
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -19,11 +21,24 @@ from tests.builtin_plugins.memory.facts.telling import (
 )
 from tests.support.examples import sampled
 
+from hookgate.builtin_plugins.memory.facts import grammar
 from hookgate.builtin_plugins.memory.facts.extractor import MAX_CLAIMS, extract
-from hookgate.builtin_plugins.memory.facts.grammar import Pattern, patterns, vocabulary
+from hookgate.builtin_plugins.memory.facts.grammar import (
+    EXPRESSIONS,
+    Pattern,
+    patterns,
+    vocabulary,
+)
 from hookgate.builtin_plugins.memory.facts.times import find_time
 
 BEFORE = {"lives in": "I live in", "works at": "I work at", "partner": "I'm dating"}
+
+
+def test_every_expression_compiles() -> None:
+    rows = tomllib.loads(Path(grammar.__file__).with_name("grammar.toml").read_text("utf-8"))
+    names = [*rows["folded"], *rows["exact"]]
+    assert len(names) == len(set(names))
+    assert all(EXPRESSIONS[name].pattern for name in names)
 
 
 @pytest.mark.parametrize("pattern", sampled(patterns()), ids=lambda pattern: pattern.name)
