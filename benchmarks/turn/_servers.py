@@ -54,11 +54,10 @@ async def upstream(port: int) -> None:
 
     async def complete(request: web.Request) -> web.StreamResponse:
         asked = await request.json()
-        messages = asked["messages"]
         if not asked.get("stream"):
-            return web.json_response(whole(str(messages[-1]["content"])))
+            return web.json_response(whole(asked))
         try:
-            events = reply(messages, CALL)
+            events = reply(asked, CALL)
         except ValueError as error:
             raise web.HTTPBadRequest(text=str(error)) from error
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})

@@ -61,7 +61,6 @@ PIECES = 20
 """An answer comes in so many pieces."""
 TOOL, ARGUMENTS, RESULT = "clock", '{"timezone": "Europe/Oslo"}', "Europe/Oslo"
 """The tool that models call, with what, and what stands in its result if it has run."""
-USED = {"prompt_tokens": 20, "completion_tokens": 60, "total_tokens": 80}
 DONE = b"data: [DONE]\n\n"
 
 
@@ -76,44 +75,58 @@ def chunk(delta: Mapping[str, object], finish: str | None = None) -> bytes:
     return sse(choices=[{"index": 0, "delta": delta, "finish_reason": finish}])
 
 
-def streamed(seed: str) -> list[bytes]:
+def used(asked: Mapping[str, Any], said: str) -> dict[str, int]:
+    """Return what an answer has used, as a provider bills it: a token for four characters."""
+    read = len(json.dumps([asked["messages"], asked.get("tools", [])])) // 4
+    written = len(said) // 4
+    return {
+        "prompt_tokens": read,
+        "completion_tokens": written,
+        "total_tokens": read + written,
+    }
+
+
+def streamed(asked: Mapping[str, Any], seed: str) -> list[bytes]:
     """Return the events of an answer."""
-    spoken = [chunk({"content": piece}) for piece in pieces(answer(seed), PIECES)]
-    return [*spoken, chunk({}, "stop"), sse(choices=[], usage=USED), DONE]
+    said = answer(seed)
+    spoken = [chunk({"content": piece}) for piece in pieces(said, PIECES)]
+    return [*spoken, chunk({}, "stop"), sse(choices=[], usage=used(asked, said)), DONE]
 
 
-def called() -> list[bytes]:
+def called(asked: Mapping[str, Any]) -> list[bytes]:
     """Return the events of a call of the tool."""
     function = {"name": TOOL, "arguments": ARGUMENTS}
     call = {"index": 0, "id": "call_1", "type": "function", "function": function}
-    asked = [chunk({"tool_calls": [call]}), chunk({}, "tool_calls")]
-    return [*asked, sse(choices=[], usage=USED), DONE]
+    spoken = [chunk({"tool_calls": [call]}), chunk({}, "tool_calls")]
+    return [*spoken, sse(choices=[], usage=used(asked, TOOL + ARGUMENTS)), DONE]
 
 
-def whole(seed: str) -> dict[str, object]:
+def whole(asked: Mapping[str, Any]) -> dict[str, object]:
     """Return an answer that is not streamed."""
-    message = {"role": "assistant", "content": answer(seed)}
+    said = answer(str(asked["messages"][-1]["content"]))
+    message = {"role": "assistant", "content": said}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
     head = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
-    return {**head, "choices": [choice], "usage": USED}
+    return {**head, "choices": [choice], "usage": used(asked, said)}
 
 
-def reply(messages: Sequence[Mapping[str, Any]], call: str) -> list[bytes]:
+def reply(asked: Mapping[str, Any], call: str) -> list[bytes]:
     """Return the events by which a model answers a conversation.
 
     Args:
-        messages: What it is asked with.
+        asked: The request.
         call: Stands in a message that is answered by a call of the tool first.
 
     Raises:
         ValueError: The tool was called, and has not run.
     """
+    messages: Sequence[Mapping[str, Any]] = asked["messages"]
     told = str(next(each["content"] for each in reversed(messages) if each["role"] == "user"))
     if call not in told:
-        return streamed(told)
+        return streamed(asked, told)
     last = messages[-1]
     if last["role"] != "tool":
-        return called()
+        return called(asked)
     if RESULT not in str(last["content"]):
         raise ValueError(f"the tool has not run: {last['content']}")
-    return streamed(told)
+    return streamed(asked, told)

@@ -149,7 +149,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        *events, last = reply(asked["messages"], CALL[:24])
+        *events, last = reply(asked, CALL[:24])
         self.server.say(self.wfile, HEAD)
         self.server.say(self.wfile, *map(framed, events))
         self.wfile.write(framed(last) + framed(b""))
