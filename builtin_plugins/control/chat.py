@@ -216,6 +216,10 @@ _WITHIN = frozenset(("opaque", "model_ended"))
 """Events for whoever runs a turn in this process; a client of the wire has no use for them."""
 
 
+_COLLECTED = frozenset(("tool_use", "tool_result", "error"))
+"""Events of which an answer in one piece tells at its end."""
+
+
 class Relay:
     """Passes the events of one turn on to one client.
 
@@ -242,19 +246,20 @@ class Relay:
             self._invocation.respond(TurnAccepted(**event.data))
             return
         self._done = kind == "done"
-        if not self._invocation.streaming:
+        if self._invocation.streaming:
+            self._invocation.emit(event)
+        elif kind in _COLLECTED:
             self._collect(event)
-        self._invocation.emit(event)
 
     def _collect(self, event: Event) -> None:
         data = event.data
-        if event.type == "tool_use":
+        if event.type == "error":
+            self._error = dict(data)
+        elif event.type == "tool_use":
             self._calls[data["id"]] = dict(data)
-        elif event.type == "tool_result" and data.get("tool_use_id") in self._calls:
+        elif data.get("tool_use_id") in self._calls:
             rest = {key: value for key, value in data.items() if key != "tool_use_id"}
             self._calls[data["tool_use_id"]] |= rest
-        elif event.type == "error":
-            self._error = dict(data)
 
     def ended(self, turn: Turn) -> Answer:
         """Return the whole turn; say ``done`` if nobody has."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from operator import attrgetter
+from operator import add, attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
 from urllib.parse import quote
 
@@ -166,27 +166,30 @@ class Usage:
     @property
     def total(self) -> int:
         """All tokens, input and output."""
-        return self.total_input + self.total_output
+        return sum(_counts_of(self))
 
     def __add__(self, other: Usage) -> Usage:
-        mine, theirs = self.counts, other.counts
+        sums = map(add, _counts_of(self), _counts_of(other))
         return Usage(
-            **{name: count + theirs[name] for name, count in mine.items()},
+            **dict(zip(self.COUNTS, sums, strict=True)),
             reported=self.reported and other.reported,
         )
 
     @property
     def counts(self) -> dict[str, int]:
         """All counts by name."""
-        return dict(zip(self.COUNTS, (*_inputs_of(self), *_outputs_of(self)), strict=True))
+        return dict(zip(self.COUNTS, _counts_of(self), strict=True))
 
     def to_json(self) -> dict[str, int | bool]:
         """Return the wire form: totals first, then their parts.
 
         `cache_write_tokens` is a total as well here: of all that was written to the cache.
         """
-        counts = self.counts
-        totals = {"input_tokens": self.total_input, "output_tokens": self.total_output}
+        counts = dict(zip(self.COUNTS, _counts_of(self), strict=True))
+        totals = {
+            "input_tokens": sum(_inputs_of(self)),
+            "output_tokens": sum(_outputs_of(self)),
+        }
         written = counts["cache_write_tokens"] + counts["cache_write_hour_tokens"]
         totals["cache_write_tokens"] = written
         return {**totals, **(counts | totals), "reported": self.reported}
@@ -194,6 +197,7 @@ class Usage:
 
 _inputs_of = attrgetter(*Usage.INPUTS)
 _outputs_of = attrgetter(*Usage.OUTPUTS)
+_counts_of = attrgetter(*Usage.COUNTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,6 +117,14 @@ def contained_task(work: Coroutine[Any, Any, T], *, name: str | None = None) -> 
     return task
 
 
+async def until_over(task: asyncio.Task[Any]) -> None:
+    """Wait until a task is over, however it ends; it goes on where the waiting is cancelled."""
+    if not task.done():
+        over = task.get_loop().create_future()
+        task.add_done_callback(partial(_wake, over))
+        await over
+
+
 def _wake(waiting: asyncio.Future[None], _: object) -> None:
     if not waiting.done():
         waiting.set_result(None)
@@ -131,10 +139,8 @@ async def finish(work: Coroutine[Any, Any, T]) -> T:
     task = contained_task(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
-        over = task.get_loop().create_future()
-        task.add_done_callback(partial(_wake, over))
         try:
-            await over
+            await until_over(task)
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hookgate.core.domain.errors import TurnCancelledError
+from hookgate.core.hooks.tasks import until_over
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -142,7 +143,7 @@ class TurnHandle:
             StoreError: The message could not be committed.
         """
         try:
-            await asyncio.wait([self.task])
+            await until_over(self.task)
         except asyncio.CancelledError:
             if not self._detached:
                 await self._settled()
@@ -159,4 +160,4 @@ class TurnHandle:
         """Cancel the turn and wait for its end, however often the waiting is cancelled."""
         while self.cancel("its caller was cancelled"):
             with suppress(asyncio.CancelledError):
-                await asyncio.wait([self.task])
+                await until_over(self.task)

@@ -263,7 +263,7 @@ class Rounds:
                 for name, tool in turn.offered.items()
             ]
         )
-        tokens = self._tokens() + sum([schema_tokens(tool, counter) for tool in tools])
+        tokens = self._tokens() + schema_tokens(tools, counter)
         asked, agent = turn.plan.parameters, turn.agent
         return ModelRequest(
             model=model,

@@ -106,7 +106,7 @@ async def read_body(request: web.Request, limit: int) -> dict[str, Any]:
     data = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            async for chunk in request.content.iter_any():
+            while chunk := await request.content.readany():
                 data += chunk
                 if len(data) > limit:
                     raise wire_error(

@@ -7,6 +7,7 @@ time that it spends by itself counts, the time that it waits for its source does
 from __future__ import annotations
 
 import asyncio
+from types import AsyncGeneratorType
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain import models
@@ -31,6 +32,8 @@ EVENTS = (
 
 async def close(stream: Any, *, limit: float) -> None:
     """Close an async iterator that can be closed, within `limit` seconds."""
+    if isinstance(stream, AsyncGeneratorType) and stream.ag_frame is None:
+        return  # it has come to its end
     aclose = getattr(stream, "aclose", None)
     if aclose is not None:
         async with asyncio.timeout(limit):

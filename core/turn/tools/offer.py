@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from hookgate import hookspecs
@@ -11,7 +13,7 @@ from hookgate.core.domain.events import Event
 from hookgate.core.turn.tools.call import may_use
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from hookgate.core.domain.descriptors import Capabilities, Selection
     from hookgate.core.domain.ports import TokenCounter
@@ -22,15 +24,27 @@ if TYPE_CHECKING:
     from hookgate.core.host import Host
 
 
-def schema_tokens(tool: Tool, counter: TokenCounter) -> int:
-    """Return how many tokens a tool's declaration takes in a request; an admitted tool keeps it."""
-    known = tool.counted
-    if known is not None and known[0] is counter:
-        return known[1]
-    tokens = counter.count(tool.declaration)
-    if tool.admitted:
-        object.__setattr__(tool, "counted", (counter, tokens))
-    return tokens
+def schema_tokens(tools: Iterable[Tool], counter: TokenCounter, *, enough: float = math.inf) -> int:
+    """Return how many tokens the declarations of tools take in a request.
+
+    An admitted tool keeps its own.
+
+    Args:
+        tools: The tools.
+        counter: Counts tokens.
+        enough: Those behind so many tokens are not looked at.
+    """
+    total = 0
+    for tool in tools:
+        known = tool.counted
+        if known is None or known[0] is not counter:
+            known = counter, counter.count(tool.declaration)
+            if tool.admitted:
+                object.__setattr__(tool, "counted", known)
+        total += known[1]
+        if total > enough:
+            break
+    return total
 
 
 async def choose_tools(host: Host, turn: Turn) -> None:
@@ -53,7 +67,7 @@ async def choose_tools(host: Host, turn: Turn) -> None:
         if failed or plan.widened or _finds_all_but_tools(turn, chosen):
             chosen = _capped(host, turn, usable)
         usable = chosen
-    usable.sort(key=lambda tool: tool.name)
+    usable.sort(key=attrgetter("name"))
     turn.offered = {tool.name: tool for tool in (*usable, *turn.client_tools)}
 
 
@@ -68,7 +82,10 @@ async def usable_tools(host: Host, turn: Turn) -> list[Tool]:
     for ids in await host.hooks.each(hookspecs.withhold_capabilities, turn, index):
         withheld.update(ids)
     turn.withheld = frozenset(withheld)
-    return [tool for tool in turn.snapshot.tools.values() if may_use(turn, tool)]
+    tools = turn.snapshot.tools.values()
+    if turn.agent.tools is None and not withheld:
+        return list(tools)
+    return [tool for tool in tools if may_use(turn, tool)]
 
 
 def is_chosen(host: Host, plan: TurnPlan, usable: Sequence[Tool]) -> bool:
@@ -81,11 +98,7 @@ def is_chosen(host: Host, plan: TurnPlan, usable: Sequence[Tool]) -> bool:
         return False
     # All tools are better for a provider's prompt cache, and for a model: while they are few.
     room = plan.whole_tool_tokens
-    for tool in usable:
-        room -= schema_tokens(tool, host.tokens)
-        if room < 0:
-            return True
-    return False
+    return schema_tokens(usable, host.tokens, enough=room) > room
 
 
 async def _select(host: Host, turn: Turn) -> Sequence[HookFailure]:
@@ -154,7 +167,7 @@ def _capped(host: Host, turn: Turn, usable: Sequence[Tool]) -> list[Tool]:
     chosen = []
     preferred = {tool.name for tool in _selected(turn, usable)}
     for tool in sorted(usable, key=lambda tool: (tool.name not in preferred, tool.name)):
-        tokens = schema_tokens(tool, host.tokens)
+        tokens = schema_tokens((tool,), host.tokens)
         if tokens <= room:
             chosen.append(tool)
             room -= tokens

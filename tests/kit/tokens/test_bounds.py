@@ -48,7 +48,7 @@ def counted(made: ModelRequest) -> int:
     return (
         sum(COUNTER.count(piece.text) for piece in made.system)
         + sum(message_tokens(message, COUNTER) for message in made.messages)
-        + sum(schema_tokens(tool, COUNTER) for tool in made.tools)
+        + schema_tokens(made.tools, COUNTER)
     )
 
 
