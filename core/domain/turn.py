@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from secrets import randbits
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVar, overload
 from urllib.parse import quote, unquote
 
 from hookgate.core.domain.events import Event
@@ -215,25 +215,38 @@ def key_text(*parts: str) -> str:
     return ":".join(quote(part, safe=" @.+-_~/#") for part in parts)
 
 
-@dataclass(frozen=True, slots=True)
-class SessionKey:
-    """A conversation: an agent and a peer. `str()` gives the stored form, parts escaped."""
+class SessionKey(str):
+    """A conversation: an agent and a peer. It is the text that is stored, its parts escaped.
+
+    Attributes:
+        agent: The agent's name.
+        channel: The channel that the peer speaks by.
+        account: The account in that channel.
+        peer: Who speaks.
+    """
+
+    __slots__ = ("account", "agent", "channel", "peer")
 
     agent: str
     channel: str
     account: str
     peer: str
-    _text: str = field(default="", init=False, repr=False, compare=False)
 
-    def __str__(self) -> str:
-        # A turn asks for it a dozen times.
-        if not self._text:
-            text = key_text(self.agent, self.channel, self.account, self.peer)
-            object.__setattr__(self, "_text", text)
-        return self._text
+    def __new__(cls, agent: str, channel: str, account: str, peer: str) -> Self:
+        """Make the text of the four parts."""
+        key = super().__new__(cls, key_text(agent, channel, account, peer))
+        key.agent, key.channel, key.account, key.peer = agent, channel, account, peer
+        return key
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, ...]]:
+        return type(self), (self.agent, self.channel, self.account, self.peer)
+
+    def __repr__(self) -> str:
+        return f"SessionKey({super().__repr__()})"
 
     @classmethod
-    def parse(cls, text: str) -> SessionKey:
+    @lru_cache(maxsize=4096)
+    def parse(cls, text: str) -> Self:
         """Read what `str()` wrote.
 
         Raises:
@@ -584,7 +597,6 @@ class Turn:
     error: TurnError | None = None
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     extra_taint: Taint = CLEAN
-    _name: str = ""
     _events: int = 0
     _scratch: dict[TurnKey[Any], Any] = field(default_factory=dict, repr=False)
 
@@ -668,15 +680,13 @@ class Turn:
 
         It has the number of the event that was sent last.
         """
-        if not self._name:
-            self._name = str(self.session)
         audience = event.audience
         seen = self._may_be_seen_by if audience is None else self._narrowed(audience)
         return Event(
             event.type,
             event.data,
             self.id,
-            self._name,
+            str(self.session),
             event.scope,
             perf_counter(),
             seen,

@@ -215,9 +215,13 @@ class _Forms:
         """Return where the longest end of `text` starts with which a longer form begins."""
         first = max(0, len(text) - self.longest + 1)
         # Most texts end in nothing that begins a secret, and most of their characters begin none.
+        ordered = self.ordered
         for found in self.firsts.finditer(text, first):
             cut = found.start()
-            if self._begins(text[cut:]):
+            part = text[cut:]
+            # The forms that begin with `part` follow it at once in the order.
+            after = bisect_right(ordered, part)
+            if after < len(ordered) and ordered[after].startswith(part):
                 break
         else:
             return len(text)
@@ -236,12 +240,6 @@ class _Forms:
                 return match
             match = self.pattern.search(text, match.start() + 1)
         return None
-
-    def _begins(self, part: str) -> bool:
-        """Whether a form begins with `part` and goes on."""
-        # Those that do follow `part` at once in the order, whatever they go on with.
-        after = bisect_right(self.ordered, part)
-        return after < len(self.ordered) and self.ordered[after].startswith(part)
 
 
 def looks_secret(name: str, value: str) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hookgate.core.domain.descriptors import KIND_PATTERN
@@ -238,7 +239,7 @@ class ContextBuilder:
 
     def add_history(self, turns: Iterable[Sequence[Message]]) -> None:
         """Take stored turns, oldest first; each is kept or left out whole."""
-        self._history.extend(tuple(turn) for turn in turns)
+        self._history.extend(map(tuple, turns))
 
     def pack(self, own: Sequence[Message]) -> Context:
         """Pack everything under the budget.
@@ -265,10 +266,10 @@ class ContextBuilder:
         blocks = [item.block for item in taken if item.block is not None]
         blocks.sort(key=lambda block: (not block.stable, -_priority(block.kind)))
         turns = [item for item in taken if item.turn is not None]
-        turns.sort(key=lambda item: item.rank, reverse=True)
+        turns.sort(key=attrgetter("rank"), reverse=True)
         return Context(
-            system=tuple(block.piece() for block in blocks),
-            history=tuple(message for item in turns for message in item.turn or ()),
+            system=tuple([block.piece() for block in blocks]),
+            history=tuple([message for item in turns for message in item.turn or ()]),
             tokens=used + sum([item.tokens for item in taken]),
             left_out=tuple(
                 LeftOut(kind=item.kind, plugin=item.plugin, tokens=item.tokens) for item in left
@@ -277,8 +278,8 @@ class ContextBuilder:
         )
 
     def _choose(self, items: list[_Item], room: int) -> tuple[list[_Item], dict[str, int]]:
-        items = sorted(items, key=lambda item: item.rank)
-        spent = dict.fromkeys((item.kind for item in items), 0)
+        items = sorted(items, key=attrgetter("rank"))
+        spent = {item.kind: 0 for item in items}
         caps = {kind: self._caps.get(kind, self.budget) for kind in spent}
         floors = {kind: min(cap, self._floors.get(kind, 0)) for kind, cap in caps.items()}
         taken: list[_Item] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
@@ -94,8 +93,10 @@ async def test_a_session_that_is_deleted_begins_clean(kept: Kept) -> None:
 async def test_sessions_of_which_only_the_taint_is_kept_are_bounded_too() -> None:
     kept = InProcessConversations(total=10)
     for number in range(100):
-        await kept.add_taint(replace(HERE, peer=str(number)), WEB, fence=Fence())
-    found = [await kept.taint(replace(HERE, peer=str(n)), turns=5) for n in range(100)]
+        key = SessionKey("demo", "cli", "local", str(number))
+        await kept.add_taint(key, WEB, fence=Fence())
+    keys = [SessionKey("demo", "cli", "local", str(number)) for number in range(100)]
+    found = [await kept.taint(key, turns=5) for key in keys]
     assert found == [CLEAN] * 90 + [WEB] * 10
 
 
