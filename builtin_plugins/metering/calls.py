@@ -111,69 +111,60 @@ class Call(NamedTuple):
     windows: str = ""
 
     @classmethod
-    def of(
-        cls,
-        turn: Turn,
-        request: ModelRequest,
-        ending: Ending,
-        usage: Usage,
-        tariff: Tariff,
-        at: datetime,
-        *,
-        began: datetime | None = None,
-        windows: str = "",
-    ) -> Call:
-        """Return the row of a call that is over.
+    def of(cls, turn: Turn, request: ModelRequest, began: datetime) -> Call:
+        """Return the row of a call that begins; `ended` says what becomes of it.
 
         Args:
             turn: The turn.
-            request: The request, as it was sent.
+            request: The request, as it is sent.
+            began: When it was reserved, which is the day that it belongs to.
+        """
+        root = turn.root
+        moment = began.astimezone(UTC).isoformat(timespec="microseconds")
+        said = (
+            str(root.session),
+            turn.agent.name,
+            root.address.channel,
+            root.address.account,
+            root.principal.id,
+            root.principal.key,
+            cause_of(turn, request),
+            plugin_of(request),
+            tool_of(turn),
+            request.model.provider,
+            request.model.model,
+        )
+        # By place: by name it would take twice as long, at each call of a model.
+        row = (request.call_id, moment, moment[:10], turn.id, *map(sound, said))
+        known = (request.attempt, request.iteration, LOST, "", True, Usage(), 0, 0, "", "")
+        return cls._make((*row, *known))
+
+    def ended(
+        self, ending: Ending, usage: Usage, tariff: Tariff, at: datetime, windows: str = ""
+    ) -> Call:
+        """Return the row of the call once it is over.
+
+        Args:
             ending: How it ended.
             usage: What it is charged: nothing where it was not sent; what was reserved for it,
                 not reported, where nobody knows what it has used.
             tariff: What it costs.
             at: When it ended.
-            began: When it was reserved, which is the day that it belongs to; None for `at`.
             windows: What it is charged to which windows.
         """
-        root = turn.root
-        moment = at.astimezone(UTC).isoformat(timespec="microseconds")
-        day = moment[:10] if began is None else began.astimezone(UTC).date().isoformat()
-        if not billed(ending, usage):
-            cost: int | None = 0
-            saved = 0
-        else:
-            cost = min(tariff.cost(usage), MOST) if tariff.known else None
-            saved = max(min(tariff.saved(usage), MOST), -MOST)
-        # By place: by name it would take twice as long, at each call of a model.
-        row = (
-            request.call_id,
-            moment,
-            day,
-            turn.id,
-            sound(str(root.session)),
-            sound(turn.agent.name),
-            sound(root.address.channel),
-            sound(root.address.account),
-            sound(root.principal.id),
-            sound(root.principal.key),
-            sound(cause_of(turn, request)),
-            sound(plugin_of(request)),
-            sound(tool_of(turn)),
-            sound(request.model.provider),
-            sound(request.model.model),
-            request.attempt,
-            request.iteration,
-            ending.status,
-            sound(ending.kind),
-            ending.sent,
-            usage,
-            cost,
-            saved,
-            tariff.version,
-            windows,
+        costs = billed(ending, usage)
+        cost = min(tariff.cost(usage), MOST) if tariff.known else None
+        return self._replace(
+            at=at.astimezone(UTC).isoformat(timespec="microseconds"),
+            status=ending.status,
+            kind=sound(ending.kind),
+            sent=ending.sent,
+            usage=usage,
+            cost=cost if costs else 0,
+            saved=max(min(tariff.saved(usage), MOST), -MOST) if costs else 0,
+            price=tariff.version,
+            windows=windows,
         )
-        return cls._make(row)
 
     def to_row(self) -> dict[str, Any]:
         """Return the row, without the place that the ledger gives it."""

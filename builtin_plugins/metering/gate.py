@@ -45,6 +45,8 @@ AMPLE = 4
 """So many times what a call needs are left where it is not looked whether it fits."""
 
 
+_LOST = Ending(status="cut", sent=True)
+"""How a call ended that a crash has cut off, as far as it is charged."""
 ANSWER_SECONDS = 4.5
 """So long a store may take to reserve: longer than other gateways are waited for (`PATIENCE`),
 and less than the hook's own limit, which would only say that metering is slow."""
@@ -55,6 +57,7 @@ class _Open:
     """A call between `before_model_call` and `after_model_call`."""
 
     tariff: Tariff
+    row: Call
     began: datetime
     bound: int = 0
     wants: Sequence[tuple[Rule, Want]] = ()
@@ -93,7 +96,8 @@ class Gate:
         """Reserve the worst case of a call, or say why it may not be made."""
         await self.prices.load()
         now = self.host.clock.now()
-        call = self._open[request.call_id] = _Open(self.prices.of(request.model, now), now)
+        tariff, row = self.prices.of(request.model, now), Call.of(turn, request, now)
+        call = self._open[request.call_id] = _Open(tariff, row, now)
         refusal = await self._unfit(turn, now) or await self._reserve(turn, request, call, now)
         if refusal is not None:
             self.host.metric(REFUSED, code=refusal.code)
@@ -164,12 +168,9 @@ class Gate:
         # Bills of others may move what is known by the time that this one ends.
         call.bound = self._bound(request)
         most = Usage(
-            input_tokens=call.bound,
-            output_tokens=request.max_output_tokens,
-            reported=False,
+            input_tokens=call.bound, output_tokens=request.max_output_tokens, reported=False
         )
-        sent = Ending(status="cut", sent=True)
-        row = Call.of(turn, request, sent, most, call.tariff, call.began)
+        row = call.row.ended(_LOST, most, call.tariff, call.began)
         return Record(request.call_id, json.dumps(row._replace(status=LOST).to_row()))
 
     def _note(self, turn: Turn, call: _Open) -> None:
@@ -370,9 +371,7 @@ class Gate:
             if call.hold is not None and want.lasting and amount > 0
         }
         windows = json.dumps(charged_to) if charged_to else ""
-        row = Call.of(
-            turn, request, ending, used, call.tariff, now, began=call.began, windows=windows
-        )
+        row = call.row.ended(ending, used, call.tariff, now, windows)
         if call.hold is not None:
             # What was not sent is not charged: it need not be in the ledger before it is closed.
             self.budgets.settle(call.hold, amounts, recorded=not ending.sent)

@@ -12,7 +12,7 @@ from typing import Any
 from hookgate import Clock, Signals, Store, StoreUnavailableError
 from hookgate.builtin_plugins.metering.budgets import rows
 from hookgate.builtin_plugins.metering.budgets.leasing import FAULTS, ORDER, Draft, Ended, Leasing
-from hookgate.builtin_plugins.metering.budgets.waiting import Waiting
+from hookgate.builtin_plugins.metering.budgets.waiting import Waiting, held_of
 from hookgate.builtin_plugins.metering.budgets.windows import (
     MOST,
     Hold,
@@ -24,6 +24,7 @@ from hookgate.builtin_plugins.metering.budgets.windows import (
     Want,
     Window,
 )
+from hookgate.builtin_plugins.metering.tables.budgets import OPEN
 from hookgate.tasks import finish
 
 TURN = "/turn:"
@@ -192,6 +193,8 @@ class Budgets:
                 return short
         if self._closed:
             raise StoreUnavailableError("nothing can be reserved: the gateway is stopping")
+        if record is not None and (hold := await self._opened_call(pairs, record)) is not None:
+            return hold
         future = self._waiting.add(pairs, record)
         try:
             return await future
@@ -201,6 +204,28 @@ class Budgets:
                 if isinstance(hold_or_short, Hold):
                     self.settle(hold_or_short, [0] * len(wants))
             raise
+
+    async def _opened_call(
+        self, pairs: Sequence[tuple[Want, Window]], record: Record
+    ) -> Hold | None:
+        """Open a call for which enough is leased, where nobody else can have charged the lease.
+
+        Nothing is decided in the store, so its row is all that is written, with whatever is
+        committed at that moment. None where it is to be decided.
+        """
+        hold = None if self.store.shared else self.try_reserve([want for want, _ in pairs])
+        if hold is None:
+            return None
+        row = {"call": record.call, "gateway": self._leasing.me, "row": record.row}
+        try:
+            await self.store.insert(OPEN, ({**row, "held": held_of(pairs)},))
+        except BaseException:
+            hold.undo()
+            # It is never sent, and may be open all the same.
+            self._end(Ended(record.call, ()))
+            raise
+        hold.call = record.call
+        return hold
 
     def settle(self, hold: Hold, amounts: Sequence[int], *, recorded: bool = True) -> None:
         """Charge what a call has used, and free the rest of what it held. Once counts.

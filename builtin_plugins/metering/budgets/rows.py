@@ -22,7 +22,7 @@ from sqlalchemy import Connection, bindparam, delete, exists, insert, or_, selec
 from hookgate.builtin_plugins.metering.budgets.windows import MOST, Standing
 from hookgate.builtin_plugins.metering.tables.budgets import GATEWAYS, LEASES, OPEN, WINDOWS
 from hookgate.builtin_plugins.metering.tables.ledger import CALLS, written
-from hookgate.kit.records.statements import Prepared, insert_new, upsert
+from hookgate.kit.records.statements import Prepared, PreparedIn, insert_new, upsert
 
 FORGOTTEN = 500
 """So many old windows are deleted at once."""
@@ -47,7 +47,7 @@ def _made_or_locked(insert: Any) -> Any:
 
 
 _LOCK = Prepared(_made_or_locked, WINDOWS.c.keys())
-_CLOSE = Prepared(delete(OPEN).where(OPEN.c.call == bindparam("closed")))
+_CLOSE = PreparedIn(delete(OPEN), OPEN.c.call)
 _BEAT = Prepared(
     update(GATEWAYS)
     .where(GATEWAYS.c.gateway == bindparam("me"), GATEWAYS.c.beat == bindparam("expected"))
@@ -209,7 +209,7 @@ class Exchange:
         steps = {plan.key: _Step(plan, found[plan.key]) for plan in plans}
         self.admitted = [_admit(asked.needs, steps) for asked in self.asked]
         self._change(connection, steps)
-        _CLOSE.run(connection, [{"closed": call} for call in sorted(self.closed)])
+        _CLOSE.count(connection, sorted(self.closed))
         rows = [
             {"call": asked.call, "gateway": self.me, "held": asked.held, "row": asked.row}
             for asked, admitted in zip(self.asked, self.admitted, strict=True)

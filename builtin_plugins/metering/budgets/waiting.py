@@ -67,12 +67,7 @@ class _Waiter:
         needs = self.needs()
         if self.record is None:
             return Asked(needs)
-        held = {
-            want.key: want.amount
-            for want, window in self.pairs
-            if want.lasting and want.amount and isinstance(window, LeasedWindow)
-        }
-        return Asked(needs, self.record.call, json.dumps(held), self.record.row)
+        return Asked(needs, self.record.call, held_of(self.pairs), self.record.row)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -247,6 +242,16 @@ class Waiting:
             if (late or heard) and short.used + short.held + want.amount > want.limit:
                 return short
         return None
+
+
+def held_of(pairs: Sequence[tuple[Want, Window]]) -> str:
+    """Return what a call holds of windows that last, in JSON."""
+    held = {
+        want.key: want.amount
+        for want, window in pairs
+        if want.lasting and want.amount and isinstance(window, LeasedWindow)
+    }
+    return json.dumps(held)
 
 
 def _leave(waiter: _Waiter) -> None:

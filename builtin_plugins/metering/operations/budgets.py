@@ -161,9 +161,11 @@ def _amounts(rule: Rule, key: str, used: int, limit: int, one: Standing) -> dict
     }
 
 
-def _unknown(name: str, names: Iterable[str], action: str) -> TurnError:
+def _unknown(
+    name: str, names: Iterable[str], action: str = "take one of these", what: str = "budget"
+) -> TurnError:
     known = ", ".join(sorted(names)) or "none"
-    message = f"no budget is called {name!r}: there is {known}"
+    message = f"no {what} is called {name!r}: there is {known}"
     return TurnError(message, code="not_found", action=action)
 
 
@@ -189,9 +191,7 @@ class BudgetOperations:
         self._allowed(invocation)
         rules = [rule for rule in self._ruling.rules if name in ("", rule.name)]
         if name and not rules:
-            raise _unknown(
-                name, {rule.name for rule in self._ruling.rules}, "take one of these names"
-            )
+            raise _unknown(name, {rule.name for rule in self._ruling.rules})
         now = invocation.host.clock.now()
         windows = {window_id(rule.window, now, "") for rule in rules} - {"turn:"}
         standings = await self._open.standings(windows) if windows else {}
@@ -360,12 +360,7 @@ class BudgetOperations:
             session: Its key.
         """
         if session not in self._ruling.set.paused:
-            paused = ", ".join(sorted(self._ruling.set.paused)) or "none"
-            raise TurnError(
-                f"the session {session!r} is not paused: {paused} is",
-                code="not_found",
-                action="take one of these",
-            )
+            raise _unknown(session, self._ruling.set.paused, what="session that is paused")
 
         def change(known: Set) -> dict[str, Any]:
             return {"paused": {key: why for key, why in known.paused.items() if key != session}}

@@ -22,6 +22,16 @@ def request(**more: Any) -> ModelRequest:
     return ModelRequest(model=ModelRef("acme", "large/v2"), **more)
 
 
+def ended(
+    turn: Turn,
+    asked: ModelRequest,
+    usage: Usage,
+    price: Any = FixedPrice(),  # noqa: B008 - nobody changes it
+    ending: Ending = DONE,
+) -> Call:
+    return Call.of(turn, asked, NOON).ended(ending, usage, price, NOON)
+
+
 def nested(parent: Turn, *, tool: str = "", agent: str = "helper") -> Turn:
     turn = make_turn(agent=agent, parent=parent, address=Address(peer="inside"))
     turn.origin = Origin(provenance=Provenance.INTER_SESSION, path="nested", tool=tool)
@@ -40,14 +50,8 @@ def test_a_row_says_who_what_and_how_much() -> None:
         agent="main", address=address, principal=Principal(id="token:ops", key="ci", bindings=())
     )
     counts = {name: number for number, name in enumerate(COUNTS, start=1)}
-    call = Call.of(
-        turn,
-        request(call_id="call_7", attempt=1, iteration=2),
-        DONE,
-        Usage(**counts),
-        FixedPrice(),
-        NOON,
-    )
+    asked = request(call_id="call_7", attempt=1, iteration=2)
+    call = ended(turn, asked, Usage(**counts))
     assert call.to_row() == {
         "id": "call_7",
         "at": "2026-11-21T12:00:00.000000+00:00",
@@ -79,21 +83,21 @@ def test_a_row_says_who_what_and_how_much() -> None:
 
 
 def test_a_call_that_was_refused_leaves_a_row_that_costs_nothing() -> None:
-    call = Call.of(make_turn(), request(), REFUSED, Usage(), FixedPrice(known=False), NOON)
+    call = ended(make_turn(), request(), Usage(), FixedPrice(known=False), REFUSED)
     assert (call.status, call.sent, call.cost, call.saved) == ("refused", False, 0, 0)
     assert not call.usage.total
 
 
 def test_a_model_without_a_price_has_no_cost_and_says_so() -> None:
     unknown = FixedPrice(known=False, version="unknown")
-    call = Call.of(make_turn(), request(), DONE, Usage(input_tokens=5), unknown, NOON)
+    call = ended(make_turn(), request(), Usage(input_tokens=5), unknown)
     assert (call.cost, call.price, call.usage.input_tokens) == (None, "unknown", 5)
 
 
 def test_what_nobody_knows_is_marked_as_not_reported() -> None:
     cut = replace(DONE, status="cut", stop=None)
     reserved = Usage(input_tokens=900, output_tokens=1024, reported=False)
-    call = Call.of(make_turn(), request(), cut, reserved, FixedPrice(), NOON)
+    call = ended(make_turn(), request(), reserved, ending=cut)
     assert (call.usage.reported, call.status) == (False, "cut")
     assert (call.usage.input_tokens, call.usage.output_tokens) == (900, 1024)
 
@@ -105,7 +109,7 @@ def test_a_nested_turn_is_charged_to_whoever_has_started_it() -> None:
         principal=Principal(id="token:ops", key="ci"),
     )
     inner = nested(nested(person, tool="research"))
-    call = Call.of(inner, request(), DONE, Usage(), FixedPrice(), NOON)
+    call = ended(inner, request(), Usage())
     assert (call.session, call.agent) == ("main:slack:work:U1", "helper")
     assert (call.channel, call.principal, call.key) == ("slack", "token:ops", "ci")
     assert (call.cause, call.tool, call.turn) == ("tool", "research", inner.id)
@@ -128,7 +132,7 @@ def test_a_nested_turn_is_charged_to_whoever_has_started_it() -> None:
 )
 def test_what_a_call_was_for(turn: Turn, word: str, expected: tuple[str, str, str]) -> None:
     asked = request(cause=word)
-    call = Call.of(turn, asked, DONE, Usage(), FixedPrice(), NOON)
+    call = ended(turn, asked, Usage())
     assert (call.cause, call.plugin, call.tool) == expected
     assert cause_of(turn, asked) == expected[0]
 
@@ -137,12 +141,12 @@ def test_a_row_holds_only_what_every_database_takes() -> None:
     address = Address(channel="a\x00b", peer="p" * 5000)
     huge = FixedPrice(each=10**15)
     asked = ModelRequest(model=ModelRef("acme", "\ud800"))
-    call = Call.of(make_turn(address=address), asked, DONE, Usage(input_tokens=10**9), huge, NOON)
+    call = ended(make_turn(address=address), asked, Usage(input_tokens=10**9), huge)
     assert call.channel == "a\ufffdb"
     assert call.model.encode() == b"?"
     assert len(call.session) == 400
     assert call.cost == MOST
     other = Address(channel="a\x00b", peer="p" * 5001)
-    again = Call.of(make_turn(address=other), request(), DONE, Usage(), huge, NOON)
+    again = ended(make_turn(address=other), request(), Usage(), huge)
     # They are two sessions, however much their names have in common.
     assert again.session != call.session

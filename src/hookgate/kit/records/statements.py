@@ -17,7 +17,7 @@ given in place of a statement::
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache, partial
 from types import NoneType
@@ -27,6 +27,7 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
+    Delete,
     Select,
     Table,
     bindparam,
@@ -176,33 +177,40 @@ class _Plan:
 
 
 class PreparedIn:
-    """A query of the rows in which a column has one of some values.
+    """A statement about the rows in which a column has one of some values.
 
     Args:
-        query: All of the query but that condition.
+        statement: All of the statement but that condition.
         column: The column.
     """
 
-    def __init__(self, query: Select[Any], column: Column[Any]) -> None:
-        self._query, self._column = query, column
+    def __init__(self, statement: Select[Any] | Delete, column: Column[Any]) -> None:
+        self._statement, self._column = statement, column
         self._made: dict[int, Prepared] = {}
 
     def rows(self, connection: Connection, listed: Sequence[Any], **values: Any) -> Sequence[Any]:
         """Run it for the values in `listed`, and return all of its rows."""
-        if len(listed) > _SIZES[-1]:
-            first, more = listed[: _SIZES[-1]], listed[_SIZES[-1] :]
-            return [*self.rows(connection, first, **values), *self.rows(connection, more, **values)]
-        if not listed:
-            return []
-        # A few sizes, and the first value again and again where there are fewer.
-        size = next(size for size in _SIZES if size >= len(listed))
-        names = _names(size)
-        if (made := self._made.get(size)) is None:
-            wanted = self._column.in_([bindparam(name) for name in names])
-            made = self._made[size] = Prepared(self._query.where(wanted))
-        values.update(dict.fromkeys(names, listed[0]))
-        values.update(zip(names, listed, strict=False))
-        return made.rows(connection, **values)
+        return [
+            row
+            for made, named in self._each(listed)
+            for row in made.rows(connection, **named, **values)
+        ]
+
+    def count(self, connection: Connection, listed: Sequence[Any], **values: Any) -> int:
+        """Run it for the values in `listed`, and return how many rows it has changed."""
+        return sum(made.count(connection, **named, **values) for made, named in self._each(listed))
+
+    def _each(self, listed: Sequence[Any]) -> Iterator[tuple[Prepared, dict[str, Any]]]:
+        """Yield what is run for so many of the values at once, and these by their names."""
+        for start in range(0, len(listed), _SIZES[-1]):
+            some = listed[start : start + _SIZES[-1]]
+            # A few sizes, and the first value again and again where there are fewer.
+            size = next(size for size in _SIZES if size >= len(some))
+            names = _names(size)
+            if (made := self._made.get(size)) is None:
+                wanted = self._column.in_([bindparam(name) for name in names])
+                made = self._made[size] = Prepared(self._statement.where(wanted))
+            yield made, dict.fromkeys(names, some[0]) | dict(zip(names, some, strict=False))
 
 
 _SIZES = (8, 64, 512)

@@ -361,10 +361,16 @@ async def test_a_counter_that_a_call_waits_for_is_not_let_go_of(store: SqlStore)
         assert (await row(store))["leased"] == 4
 
 
-async def test_a_caller_that_goes_away_leaves_nothing_held(store: SqlStore) -> None:
-    async with opened(store) as budgets:
+@pytest.mark.parametrize("leased", [False, True])
+async def test_a_caller_that_goes_away_leaves_nothing_held_and_nothing_open(
+    store: SqlStore, leased: bool
+) -> None:
+    clock = TurnedClock()
+    async with opened(store, clock) as budgets:
+        if leased:
+            budgets.settle(await expect_hold(budgets, want(10)), [0])
         for turns in range(40):
-            caller = asyncio.create_task(budgets.reserve([want(10)]))
+            caller = asyncio.create_task(budgets.reserve([want(10)], made_record()))
             for _ in range(turns):
                 await asyncio.sleep(0)
             if caller.cancel():
@@ -372,6 +378,9 @@ async def test_a_caller_that_goes_away_leaves_nothing_held(store: SqlStore) -> N
                     await caller
             else:
                 budgets.settle(await held_of(caller), [0])
+        clock.advance(3)
+        await budgets.tick()
+        assert await open_calls(store) == set()
         await expect_hold(budgets, want(10))
 
 
@@ -439,9 +448,8 @@ async def test_nothing_is_reserved_of_a_store_that_does_not_work(tmp_path: Path)
 class UnsureStore:
     """A store that says of a write that it failed: of one that was committed, or undone."""
 
-    shared = True
-
-    def __init__(self, store: SqlStore) -> None:
+    def __init__(self, store: SqlStore, *, shared: bool = True) -> None:
+        self.shared = shared
         self._store = store
         self.fails = 0
         self.committed = False
@@ -461,6 +469,12 @@ class UnsureStore:
 
         await self._store.write(work if self.committed else undone, order=order)
         raise error
+
+    async def insert(self, table: sa.Table, rows: Any) -> None:
+        await self._store.insert(table, rows)
+        if self.fails:
+            self.fails -= 1
+            raise StoreUnavailableError("the connection is gone")
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -512,6 +526,18 @@ async def test_a_call_is_open_as_long_as_it_is_let_in_whatever_was_known_of_its_
         for hold in (first, second, third):
             budgets.settle(hold, [1])
     assert await row(store) == {"settled": 3, "leased": 0, "lost": 0}
+
+
+async def test_a_call_that_was_opened_unnoticed_is_not_let_in_and_closed(
+    store: SqlStore,
+) -> None:
+    unsure: Any = UnsureStore(store, shared=False)
+    async with opened(unsure) as budgets:
+        unsure.fails = 1
+        with pytest.raises(StoreUnavailableError, match="the connection is gone"):
+            await expect_hold(budgets)
+        assert len(await open_calls(store)) == 1
+    assert await open_calls(store) == set()
 
 
 async def test_a_run_of_which_nobody_knows_whether_it_began_begins_as_another(
