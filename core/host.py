@@ -562,8 +562,9 @@ class Host:
         """Queue a record for `log_metrics`; never waits. The oldest goes when it is full."""
         timestamp = int(self.clock.now().timestamp() * 1000)
         safe = redact_json(self.secrets, fields)
+        if not self.metrics:
+            self.metrics_ready.set()
         self.metrics.append(MetricRecord(name=name, timestamp=timestamp, fields=safe))
-        self.metrics_ready.set()
 
     @property
     def degraded(self) -> Mapping[str, str]:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import orjson
@@ -143,12 +143,13 @@ class RemoteProvider:
 
     async def _ask(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         reader, splitter = self._wire.reader(_once(self._complain)), SSESplitter()
-        response: httpx.Response | None = None
+        stream: Any = None
         try:
             try:
                 async with asyncio.timeout(self._settings.first_byte_seconds):
                     response, kind = await self._send(request)
-                    chunks = aiter(response.extensions.get("chunks", response.stream))
+                    stream = response.extensions.get("chunks", response.stream)
+                    chunks = aiter(stream)
                     streams = kind not in NOT_A_STREAM
                     events = await _first_events(chunks, splitter) if streams else []
             except TimeoutError:
@@ -189,8 +190,8 @@ class RemoteProvider:
         except ProviderError as error:
             raise self._masked(error) from error.__cause__
         finally:
-            if response is not None:
-                await response.aclose()
+            if stream is not None:
+                await stream.aclose()
 
     # -- the request -------------------------------------------------------
 
@@ -377,10 +378,12 @@ def _last_events(reader: Reader, splitter: SSESplitter) -> Iterator[ModelEvent]:
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:
     """Read a response to its end, if that comes soon."""
-    with suppress(TimeoutError, EgressError):
+    try:
         async with asyncio.timeout(DRAIN_SECONDS):
             async for _ in chunks:
                 pass
+    except (TimeoutError, EgressError):
+        return
 
 
 async def _beginning(response: httpx.Response) -> bytes:

@@ -159,14 +159,14 @@ class Message:
         """The tool calls that this message asks for, in order."""
         if self.plain:
             return ()
-        return tuple(part for part in self.parts if isinstance(part, ToolUse))
+        return tuple([part for part in self.parts if isinstance(part, ToolUse)])
 
     @property
     def tool_results(self) -> tuple[ToolResultPart, ...]:
         """The tool results that this message carries, in order."""
         if self.plain:
             return ()
-        return tuple(part for part in self.parts if isinstance(part, ToolResultPart))
+        return tuple([part for part in self.parts if isinstance(part, ToolResultPart)])
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form that the conversation store keeps."""

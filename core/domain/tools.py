@@ -121,6 +121,7 @@ class Tool:
     counted: tuple[object, int] | None = field(default=None, init=False, repr=False, compare=False)
     _declared: str = field(default="", init=False, repr=False, compare=False)
     _check: SchemaCheck | None = field(default=None, init=False, repr=False, compare=False)
+    _digest: str = field(default="", init=False, repr=False, compare=False)
 
     @property
     def declaration(self) -> str:
@@ -147,8 +148,13 @@ class Tool:
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of `identity`: what the model sees and policy judges."""
-        return hashlib.sha256(canonical(self.identity)).hexdigest()
+        """SHA-256 (hex) of `identity`, which model and policy see; kept of an admitted tool."""
+        if self._digest:
+            return self._digest
+        found = hashlib.sha256(canonical(self.identity)).hexdigest()
+        if self.admitted:
+            object.__setattr__(self, "_digest", found)
+        return found
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 import structlog
 
@@ -178,8 +178,10 @@ class Hooks:
         try:  # as `driven` does, without its cost
             yielded = dispatch.send(None)
         except StopIteration as stop:
-            return cast("list[R]", stop.value)
-        return cast("list[R]", await rest(watch, dispatch, yielded))
+            found: list[R] = stop.value
+        else:
+            found = await rest(watch, dispatch, yielded)
+        return found
 
     def notify(
         self, spec: Callable[P, None], /, *args: P.args, **kwargs: P.kwargs
@@ -197,8 +199,8 @@ class Hooks:
         """
         chain = self._chains[spec]
         values, watch = chain.bind(args, kwargs), Watch()
-        found = await driven(watch, self._answers(watch, chain, values))
-        return cast("list[HookAnswer[R]]", found)
+        found: list[HookAnswer[R]] = await driven(watch, self._answers(watch, chain, values))
+        return found
 
     async def each_of(
         self,
@@ -211,8 +213,9 @@ class Hooks:
         """Call the implementations of some plugins alone; otherwise as `each_by_plugin`."""
         chain = self._chains[spec]
         values, watch = chain.bind(args, kwargs), Watch()
-        found = await driven(watch, self._answers(watch, chain, values, plugins))
-        return cast("list[HookAnswer[R]]", found)
+        answers = self._answers(watch, chain, values, plugins)
+        found: list[HookAnswer[R]] = await driven(watch, answers)
+        return found
 
     async def first(
         self, spec: Callable[P, R | None], /, *args: P.args, **kwargs: P.kwargs
@@ -225,7 +228,8 @@ class Hooks:
         chain = self._chains[spec]
         values, watch = chain.bind(args, kwargs), Watch()
         found = await driven(watch, self._answers(watch, chain, values, one=True))
-        return cast("R | None", found[-1].value if found else None)
+        value: R | None = found[-1].value if found else None
+        return value
 
     async def first_of(
         self,
@@ -239,7 +243,8 @@ class Hooks:
         chain = self._chains[spec]
         values, watch = chain.bind(args, kwargs), Watch()
         found = await driven(watch, self._answers(watch, chain, values, plugins, one=True))
-        return cast("R | None", found[-1].value if found else None)
+        value: R | None = found[-1].value if found else None
+        return value
 
     async def fold(self, spec: Callable[P, R | None], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Pass the last argument through every implementation; return what became of it.
@@ -253,7 +258,8 @@ class Hooks:
         """
         chain = self._chains[spec]
         values, watch = chain.bind(args, kwargs), Watch()
-        return cast("R", await driven(watch, self._fold(watch, chain, values)))
+        folded: R = await driven(watch, self._fold(watch, chain, values))
+        return folded
 
     async def run_one(self, implementation: Implementation, *args: Any) -> Any:
         """Run one implementation, with all of the hook's arguments, under the contract.
@@ -303,7 +309,8 @@ class Hooks:
                 raise failure.error
             self._report(failure)
             raise failure.to_error()
-        return cast("T", value)
+        result: T = value
+        return result
 
     async def reported(self) -> None:
         """Wait until `hook_failed` has heard of all failures so far."""

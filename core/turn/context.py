@@ -124,6 +124,7 @@ class Context:
         system: The instructions and blocks, stable ones first.
         history: The stored messages that fit, oldest first, turns whole.
         tokens: How many tokens all of it takes, the turn's own messages included.
+        of_messages: How many of them stored and own messages take.
         left_out: What did not fit.
         by_kind: Tokens by kind of block.
     """
@@ -131,6 +132,7 @@ class Context:
     system: tuple[SystemText, ...] = ()
     history: tuple[Message, ...] = ()
     tokens: int = 0
+    of_messages: int = 0
     left_out: tuple[LeftOut, ...] = ()
     by_kind: Mapping[str, int] = field(default_factory=dict)
 
@@ -271,6 +273,7 @@ class ContextBuilder:
             system=tuple([block.piece() for block in blocks]),
             history=tuple([message for item in turns for message in item.turn or ()]),
             tokens=used + sum([item.tokens for item in taken]),
+            of_messages=used + sum([item.tokens for item in turns]),
             left_out=tuple(
                 LeftOut(kind=item.kind, plugin=item.plugin, tokens=item.tokens) for item in left
             ),

@@ -90,6 +90,7 @@ class Rounds:
         self._turn = turn
         self._system: tuple[SystemText, ...] = ()
         self._messages: list[Message] = []
+        self._tokens = 0
         self._added: set[tuple[str, str, str]] = set()
 
     async def run(self) -> bool:
@@ -143,18 +144,20 @@ class Rounds:
         self._use(builder, context)
         self._system = context.system
         self._messages = [*turn.history, *turn.messages]
+        count = self._host.tokens.count
+        self._tokens = context.of_messages + sum([count(piece.text) for piece in context.system])
 
     async def _add_context(self) -> None:
         """Append what plugins add behind tool calls; nothing that is there is moved."""
         # What calls and results have taken since is not there any more.
-        room = max(self._turn.plan.context_tokens - self._tokens(), 0)
+        room = max(self._turn.plan.context_tokens - self._tokens, 0)
         builder = ContextBuilder(budget=room, counter=self._host.tokens, stage="after_tool")
         await self._gather(builder)
         context = builder.pack(())
         if not context.system:
             return
         self._use(builder, context)
-        self._messages.append(
+        self._add(
             Message(
                 role="user",
                 parts=tuple(Text(piece.text, piece.source) for piece in context.system),
@@ -163,12 +166,10 @@ class Rounds:
             )
         )
 
-    def _tokens(self) -> int:
-        """Return how many tokens stand in front of the model, tools left out."""
-        counter = self._host.tokens
-        return sum([counter.count(piece.text) for piece in self._system]) + sum(
-            [message_tokens(message, counter) for message in self._messages]
-        )
+    def _add(self, message: Message) -> None:
+        """Put a message in front of the model, behind all others."""
+        self._messages.append(message)
+        self._tokens += message_tokens(message, self._host.tokens)
 
     async def _gather(self, builder: ContextBuilder) -> None:
         hooks = self._host.hooks
@@ -263,7 +264,7 @@ class Rounds:
                 for name, tool in turn.offered.items()
             ]
         )
-        tokens = self._tokens() + schema_tokens(tools, counter)
+        tokens = self._tokens + schema_tokens(tools, counter)
         asked, agent = turn.plan.parameters, turn.agent
         return ModelRequest(
             model=model,
@@ -306,7 +307,7 @@ class Rounds:
             self._too_many(reply.calls, most)
         self._odd_end(message, call)
         turn.messages.append(message)
-        self._messages.append(message)
+        self._add(message)
         return message
 
     def _too_many(self, calls: int, most: int) -> None:
@@ -382,7 +383,7 @@ class Rounds:
             message = work.message()
             if message is not None:
                 turn.messages.append(message)
-                self._messages.append(message)
+                self._add(message)
         failed = work.failure()
         if failed is not None and turn.plan.failure_mode == "fail_closed":
             name, result = failed

@@ -100,7 +100,7 @@ def _part(whole: int, name: str, table: Mapping[str, Any], *names: str) -> int:
     Raises:
         UsageError: It is more than the whole.
     """
-    count = count_of(table, *names) or 0
+    count = (count_of(table, *names) or 0) if table else 0
     if count > whole:
         raise UsageError(f"found {count} {names[0]} of {whole} {name}, expected a part of them")
     return count
@@ -143,9 +143,8 @@ def openai_responses(usage: object) -> Usage:
 def _openai(table: Mapping[str, Any], read: str, written: str) -> Usage:
     given, said = _needed(table, read), _needed(table, written)
     beyond = max((count_of(table, "total_tokens") or 0) - given - said, 0)
-    inside, outside = (
-        table_of(table.get(name), name) for name in (f"{read}_details", f"{written}_details")
-    )
+    inside = table_of(table.get(f"{read}_details"), f"{read}_details")
+    outside = table_of(table.get(f"{written}_details"), f"{written}_details")
     # What the total has beyond both was thought and left out of `said`.
     whole = said + beyond
     reasoning = max(_part(whole, written, outside, "reasoning_tokens"), beyond)
