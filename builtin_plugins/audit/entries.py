@@ -11,7 +11,6 @@ from fnmatch import translate
 from typing import Any
 
 from hookgate import (
-    FLAG_NAMES,
     ContentPart,
     Decision,
     Flags,
@@ -106,10 +105,11 @@ def category(flags: Flags) -> str:
 
     ``privileged``, ``autonomous``, ``send``, ``write``, ``read``, ``unknown`` or ``pure``.
     """
+    said = flags.to_json()
     for name, word in _CATEGORIES.items():
-        if flags.get(name):
+        if said[name]:
             return word
-    return "unknown" if any(flags.get(name) is None for name in FLAG_NAMES) else "pure"
+    return "unknown" if None in said.values() else "pure"
 
 
 def decided(

@@ -56,7 +56,7 @@ from hookgate.builtin_plugins.providers.wire.protocol import (
 from hookgate.builtin_plugins.providers.wire.template import TextTemplate
 from hookgate.kit.tokens.pictures import picture_size, picture_tokens, tiles
 from hookgate.kit.usage import StreamedUsage, UsageError, openai_chat
-from hookgate.wire import MEDIA, left_out, parts_of
+from hookgate.wire import MEDIA, left_out
 
 RESERVED = frozenset(
     (
@@ -179,12 +179,13 @@ class OpenAIWire:
 def _messages(message: Message) -> list[dict[str, Any]]:
     """Return one message in the protocol's shape; each tool result is one of its own."""
     if message.role == "tool":
-        shown = [item for part in message.tool_results for item in _shown(part)]
-        results = [_result(part) for part in message.tool_results]
+        parts = message.tool_results
+        shown = [item for part in parts for item in _shown(part)]
+        results = [_result(part) for part in parts]
         return [*results, {"role": "user", "content": shown}] if shown else results
     if message.role == "assistant":
         answer: dict[str, Any] = {"role": "assistant", "content": message.text or None}
-        if message.tool_uses:
+        if uses := message.tool_uses:
             answer["tool_calls"] = [
                 {
                     "id": safe_id(use.id),
@@ -194,7 +195,7 @@ def _messages(message: Message) -> list[dict[str, Any]]:
                         "arguments": orjson.dumps(sendable_input(use.input)).decode(),
                     },
                 }
-                for use in message.tool_uses
+                for use in uses
             ]
         elif not message.text:
             return []  # Nothing of it is this protocol's.
@@ -233,7 +234,9 @@ def _shown(part: ToolResultPart) -> list[dict[str, Any]]:
 
     The protocol takes nothing but text in a tool's result.
     """
-    media = [item for item in parts_of(part.content) if isinstance(item, MEDIA)]
+    if isinstance(part.content, str):
+        return []
+    media = [item for item in part.content if isinstance(item, MEDIA)]
     if not media:
         return []
     head = Text(f"{SHOWN} {safe_id(part.tool_use_id)}:")

@@ -10,6 +10,7 @@ import hashlib
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any, Literal, Protocol, TypeAlias
 
 from hookgate.core.domain.messages import CLEAN, Taint
@@ -131,7 +132,10 @@ class Flags:
 
     def to_json(self) -> dict[str, bool | None]:
         """Return the five flags by name."""
-        return {name: self.get(name) for name in FLAG_NAMES}
+        return dict(zip(FLAG_NAMES, _flags_of(self), strict=True))
+
+
+_flags_of = attrgetter(*FLAG_NAMES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

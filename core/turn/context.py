@@ -24,7 +24,7 @@ from hookgate.core.domain.messages import (
     ToolUse,
 )
 from hookgate.core.domain.models import SystemText, source_of
-from hookgate.core.domain.parts import Image, Link, Text, parts_of, plain_text
+from hookgate.core.domain.parts import Image, Link, Text, plain_text
 from hookgate.core.domain.strict_json import canonical, well_formed
 from hookgate.core.settings.sections import nearest
 
@@ -147,7 +147,7 @@ def message_tokens(message: Message, counter: TokenCounter) -> int:
     if known is not None and known[0] is counter:
         return known[1]
     tokens = MESSAGE_OVERHEAD + sum([_part_tokens(part, counter) for part in message.parts])
-    if message.plain or all(type(part) is Text for part in message.parts):
+    if message.plain or not [part for part in message.parts if type(part) is not Text]:
         object.__setattr__(message, "counted", (counter, tokens))
     return tokens
 
@@ -157,8 +157,10 @@ def _part_tokens(part: Part, counter: TokenCounter) -> int:
         case Text(text):  # nearly every part is
             return counter.count(text)
         case ToolResultPart():
-            own = counter.count(part.tool_use_id)
-            return own + sum(_part_tokens(item, counter) for item in parts_of(part.content))
+            own, content = counter.count(part.tool_use_id), part.content
+            if isinstance(content, str):
+                return own + counter.count(content)
+            return own + sum([_part_tokens(item, counter) for item in content])
         case ToolUse():
             given = part.input if isinstance(part.input, str) else canonical(part.input).decode()
             return counter.count(given) + counter.count(part.name) + counter.count(part.id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -233,6 +233,10 @@ def paired(messages: Iterable[Message]) -> Iterator[Message]:
             yield message
             continue
         results = message.tool_results
+        if waiting and _answers(message, results, waiting):
+            waiting.clear()
+            yield message
+            continue
         if waiting:
             given = {part.tool_use_id: part for part in results}
             answered = [given.pop(use.id) if use.id in given else _missing(use) for use in waiting]
@@ -245,6 +249,18 @@ def paired(messages: Iterable[Message]) -> Iterator[Message]:
             yield message
     if waiting:
         yield Message(role="tool", parts=tuple(_missing(use) for use in waiting))
+
+
+def _answers(
+    message: Message, results: Sequence[ToolResultPart], waiting: Sequence[ToolUse]
+) -> bool:
+    """Whether a message is the results of the calls that wait, in their order, and nothing else."""
+    given = [part.tool_use_id for part in results]
+    return (
+        message.role == "tool"
+        and len(given) == len(message.parts)
+        and given == [use.id for use in waiting]
+    )
 
 
 def _missing(use: ToolUse) -> ToolResultPart:
