@@ -662,7 +662,9 @@ class Turn:
     def emit(self, event: Event) -> None:
         """Send `event` to the client, who sees all of it, and to the bus; never waits."""
         self._events += 1
-        self.sink(self.named(event))
+        named = self.named(event)
+        self.client(named)
+        self.sink(named)
 
     def tell(self, event: Event) -> None:
         """Send `event` to the client alone: to whoever has started the turn; never waits."""

@@ -270,7 +270,7 @@ class Hooks:
         Raises:
             HookError: It failed, and the hook is required.
         """
-        if not hasattr(self._manager.hook, implementation.hook):
+        if not hasattr(self._manager.hook, implementation.chain.name):
             raise LookupError(f"{implementation!r} is of a hook that this gateway does not have")
         watch = Watch()
         call = Implementation.call if self.spans is None else self._traced

@@ -13,7 +13,6 @@ fetched in one call is known when the next one would send.
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.errors import StaleFenceError, StoreError, TurnCancelledError, TurnError
@@ -30,7 +29,6 @@ from hookgate.core.turn.tools.held import HeldCalls, brought_history, unanswered
 from hookgate.core.turn.tools.offer import usable_tools
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from contextlib import AbstractAsyncContextManager
 
     from hookgate.core.domain.messages import Taint, ToolUse
@@ -179,11 +177,15 @@ class TurnRun:
 
     async def _inside(self) -> None:
         turn, loop = self._turn, asyncio.get_running_loop()
-        async with _deadline(self._host.settings.turn.deadline_seconds) as clock:
-            await prepare(self._host, turn)
-            clock.reschedule(min(clock.when() or 0, loop.time() + turn.plan.deadline))
-            waits = await Rounds(self._host, self._turns.calls, turn).run()
-            raise_if_cancelled()
+        clock = asyncio.timeout(self._host.settings.turn.deadline_seconds)
+        try:
+            async with clock:
+                await prepare(self._host, turn)
+                clock.reschedule(min(clock.when() or 0, loop.time() + turn.plan.deadline))
+                waits = await Rounds(self._host, self._turns.calls, turn).run()
+                raise_if_cancelled()
+        except TimeoutError as error:
+            raise _late(clock, error) from None
         turn.ending = "awaiting_client" if waits else "done"
 
     # -- one call --------------------------------------------------------------
@@ -197,11 +199,14 @@ class TurnRun:
         turn = self._turn
         async with self._lane() as lease:
             turn.fence = lease.fence
+            clock = asyncio.timeout(self._host.settings.turn.deadline_seconds)
             try:
-                async with _deadline(self._host.settings.turn.deadline_seconds):
+                async with clock:
                     await self._call(use)
                     raise_if_cancelled()
             except Exception as error:
+                if isinstance(error, TimeoutError):
+                    error = _late(clock, error)
                 _, told = ending_of(turn, error, "")
                 if told.code == "internal":
                     self._log(told, error)
@@ -294,16 +299,12 @@ def _named(turn: Turn) -> dict[str, Any]:
     return {"turn": turn.id, "session": str(turn.session)}
 
 
-@asynccontextmanager
-async def _deadline(seconds: float) -> AsyncIterator[asyncio.Timeout]:
-    try:
-        async with asyncio.timeout(seconds) as clock:
-            yield clock
-    except TimeoutError:
-        if not clock.expired():
-            raise
-        raise TurnCancelledError(
-            "the turn reached its deadline",
-            code="deadline",
-            action="raise `turn.deadline_seconds`, or ask for less at once",
-        ) from None
+def _late(clock: asyncio.Timeout, error: TimeoutError) -> Exception:
+    """Return what `error` says of a turn: its time was over, or something else took too long."""
+    if not clock.expired():
+        return error
+    return TurnCancelledError(
+        "the turn reached its deadline",
+        code="deadline",
+        action="raise `turn.deadline_seconds`, or ask for less at once",
+    )

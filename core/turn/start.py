@@ -281,10 +281,6 @@ class Turns:
         believed = host.settings.gateway.believe_client_flags
         taint = request.taint if parent is None else request.taint | parent.taint
 
-        def tell(event: Event) -> None:
-            turn.client(event)
-            host.events.publish(event)
-
         turn = Turn(
             id=turn_id,
             session=session,
@@ -302,7 +298,7 @@ class Turns:
             ),
             snapshot=snapshot,
             plan=self._plan(agent, request),
-            sink=tell,
+            sink=host.events.publish,
             client=self._heard(sink),
             options=request.options,
             flags=flags,
