@@ -19,12 +19,12 @@ from hookgate import (
     Event,
     HookgateError,
     Host,
-    Invocation,
     ReceivedMessage,
     StoreError,
     new_id,
 )
 from hookgate.builtin_plugins.channels.intake import deliveries_of
+from hookgate.clients import call_operation
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.book.deliveries import Deliveries, Delivery
@@ -141,22 +141,16 @@ class Answers:
         host, principal = self._host, hosted.principal_of(approver)
         waiting = await host[QUESTIONS].waiting(principal)
         found = [one for one in waiting if code_of(one.id, one.binding).startswith(code)]
-        operation = host.operations.get(RESOLVE)
         if len(found) > 1:
             return f"Several questions begin with {code}: use the buttons, or the command line."
-        if not found or operation is None:
+        if not found:
             return f"No question with the code {code} waits any more."
         (question,) = found
         asked = {"id": question.id, "decision": decision, "digest": question.binding}
         try:
-            params = operation.params.model_validate(asked)
-            await operation.handler(
-                Invocation(host=host, principal=principal, path=hosted.name), params
-            )
+            await call_operation(host, principal, RESOLVE, asked, path=hosted.name)
         except HookgateError as error:
             return f"{code}: {error}"
-        except ValueError:
-            return f"{code}: {decision!r} is no answer to it."
         return ""
 
     async def _tell(

@@ -196,6 +196,30 @@ class Routes:
             )
         )
 
+    def static(self, prefix: str, package: str, folder: str, *, why: str) -> None:
+        """Add a page: the files of a folder in a package, for anybody, since they hold no data.
+
+        ``index.html`` is served at `prefix`, under a content security policy that lets it load and
+        send nothing elsewhere and run no script of its own text. It names the other files below
+        ``{{static}}/``, a path that changes with them, so browsers keep them for ever.
+
+        Args:
+            prefix: Such as ``/ui``.
+            package: The package that holds the folder, such as ``__package__``.
+            folder: Its name in the package.
+            why: Why anybody may load it; see `Access.public`.
+
+        Raises:
+            StartError: There is no such folder, or one of the paths is there already.
+        """
+        # Loaded for whoever has a page: what declares routes loads nothing of the server.
+        from hookgate.core.gateway.static import StaticPage
+
+        page, access = StaticPage(package, folder), Access.public(why)
+        self.add("GET", prefix, page.to_shell, access=access)
+        self.add("GET", f"{prefix}/", page.shell, access=access)
+        self.add("GET", f"{prefix}/{{digest:[0-9a-f]{{16}}}}/{{file:.+}}", page.file, access=access)
+
     def extend(self, others: Iterable[Route]) -> None:
         """Add routes that were added elsewhere.
 

@@ -19,4 +19,5 @@ from hookgate.core.gateway.codes import (
 )
 from hookgate.core.gateway.wire.rpc import (
     PROTOCOL as PROTOCOL,
+    call_operation as call_operation,
 )

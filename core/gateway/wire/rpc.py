@@ -14,7 +14,7 @@ from hookgate.core.domain import strict_json
 from hookgate.core.domain.errors import WireError
 from hookgate.core.gateway.access.auth import AccessGate
 from hookgate.core.gateway.codes import wire_error
-from hookgate.core.gateway.operations import OperationModel
+from hookgate.core.gateway.operations import Invocation, OperationModel
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.events import Event
     from hookgate.core.domain.turn import Principal
     from hookgate.core.gateway.codes import ErrorAnswer
-    from hookgate.core.gateway.operations import Invocation, Operation
+    from hookgate.core.gateway.operations import Operation
     from hookgate.core.host import Host
 
 CallId = str | int
@@ -277,6 +277,28 @@ class Methods:
             raise wire_error("method_not_found", f"there is no method {shown!r}", action=action)
         method = self._ready[name] = Method(operation)
         return method
+
+
+async def call_operation(
+    host: Host, principal: Principal, name: str, params: Mapping[str, Any], *, path: str
+) -> Any:
+    """Do what an operation does, within the gateway; scope, schema and errors as over the wire.
+
+    Args:
+        host: The gateway.
+        principal: Who asks.
+        name: The operation.
+        params: Its parameters.
+        path: The entry path, for provenance: a channel's name, for example.
+
+    Raises:
+        WireError: There is no such operation, `principal` may not call it, or `params` do not fit.
+        HookgateError: It failed.
+    """
+    method = Methods(host).find(name, principal)
+    return await method.handler(
+        Invocation(host=host, principal=principal, streaming=False, path=path), method.read(params)
+    )
 
 
 # -- writing ----------------------------------------------------------------------
