@@ -71,20 +71,40 @@ serve: $(RUN)  ## a gateway on 127.0.0.1:7200 with your own settings
 
 # -- tests --------------------------------------------------------------------------
 
-.PHONY: test test-slow test-models test-guards check
+.PHONY: test test-slow test-browser test-models test-guards check
 # One worker for each core. Tests of one file share what is costly to make.
 # Without its caches pytest rewrites the assertions of all tests anew in each of its processes.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PY) -m pytest -q -n auto --dist loadfile
 
 test: $(DEV)  ## the unit tests
-	@$(PYTEST) -m "not slow and not models" $(PYTEST_ARGS)
+	@$(PYTEST) -m "not slow and not models and not browser" $(PYTEST_ARGS)
 
 # Properties are tried here with more examples than in the unit tests, and with others each time;
 # the short form leaves them to the unit tests.
 SLOW := $(if $(filter 1,$(HOOKGATE_TEST_SHORT)),slow,slow or hypothesis)
 test-slow: $(DEV)  ## the tests that take more than a few seconds each, and all examples
-	@$(PYTEST) -m "($(SLOW)) and not models" --hypothesis-profile=full $(PYTEST_ARGS)
+	@$(PYTEST) -m "($(SLOW)) and not models and not browser" --hypothesis-profile=full $(PYTEST_ARGS)
+
+# The pages in a real browser. Debian's Chromium is installed where that may be done; axe-core
+# (from npm) judges whether everybody can use them.
+BROWSER := .venv/stamp-browser
+AXE := axe-core@4.14.1
+$(BROWSER): $(DEV)
+	@echo "Installing what drives a browser (a minute, once)"
+	@$(call install,--group browser)
+	@if command -v npm >/dev/null 2>&1; then npm install --silent --no-audit --no-fund \
+	  --ignore-scripts --prefix .venv/browser $(AXE); else \
+	  echo "NO npm: whether everybody can use the pages is NOT tested" >&2; fi
+	@command -v chromium >/dev/null 2>&1 || { test "$$(id -u)" = 0 \
+	  && command -v apt-get >/dev/null 2>&1 && apt-get update -qq \
+	  && apt-get install -y -qq chromium >/dev/null; } || \
+	  echo "NO Chromium: no page is tested in a browser. Install it, or say where it is with" \
+	    "HOOKGATE_CHROMIUM=/path/to/chromium" >&2
+	@touch $@
+
+test-browser: $(BROWSER)  ## the pages in a real browser
+	@$(PY) -m pytest -q -rs -m browser tests/browser $(PYTEST_ARGS)
 
 # torch is large, so it has an environment of its own. On Linux uv takes the build without
 # CUDA, a tenth of the size; pip takes what its index has.
@@ -177,7 +197,8 @@ picture: $(DEV)  ## draw the picture of the demo anew
 constraints: .venv/stamp-venv  ## pin today's versions in constraints.txt
 	@$(PY) -m venv --clear .venv-pins
 	@.venv-pins/bin/python -m pip install -qq --upgrade pip
-	@.venv-pins/bin/python -m pip install -qq --group dev --group pyz --editable '.[$(EXTRAS)]'
+	@.venv-pins/bin/python -m pip install -qq --group dev --group pyz --group browser \
+	  --editable '.[$(EXTRAS)]'
 	@{ sed -n '/^#/p' constraints.txt; \
 	   .venv-pins/bin/python -m pip freeze --all --exclude-editable --exclude setuptools \
 	     | sed -e 's/ @ .*//' -e '/==/!d' -e 's/+[a-z0-9]*$$//' \

@@ -10,6 +10,7 @@ BUILTIN = (
     "providers",
     "audit",
     "telemetry",
+    "dashboard",
     "metering",
     "policy",
     "memory",

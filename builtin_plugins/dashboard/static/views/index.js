@@ -1,0 +1,15 @@
+// The views, in the order of the menu.
+
+import { Home } from "./home.js";
+import { Chat } from "./chat.js";
+import { Approvals } from "./approvals.js";
+
+/** `key` is what follows `g`; `counts` an operation whose number stands beside the title. */
+export const views = [
+  { path: "", title: "Home", key: "h", View: Home },
+  { path: "chat", title: "Chat", key: "c", View: Chat },
+  {
+    path: "approvals", title: "Approvals", key: "a", View: Approvals,
+    counts: { name: "approvals.list", of: (data) => data.approvals.length, on: ["approval"] },
+  },
+];
