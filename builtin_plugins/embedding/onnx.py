@@ -11,11 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from hookgate import EmbeddingError
 from hookgate.builtin_plugins.embedding.readings import TextReading, Tokens
 from hookgate.builtin_plugins.embedding.worker import PreparedText
+from hookgate.kit.vectors import np
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -62,7 +62,7 @@ class Plugin:
             engine,
             kind=settings.embedder,
             cache_size=settings.cache_size,
-            shipped=await self._shipped(host, engine.fingerprint),
+            shipped=partial(self._shipped, host, engine.fingerprint),
         )
         self._embedder = embedder
         host.provide(EMBEDDER, embedder)

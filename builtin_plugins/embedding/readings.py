@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
+from hookgate.kit.vectors import np
 
 if TYPE_CHECKING:
     import numpy.typing as npt

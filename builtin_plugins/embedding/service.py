@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-import numpy as np
-
 from hookgate import EmbeddingError
 from hookgate.builtin_plugins.embedding.readings import TextReading
+from hookgate.kit.vectors import np
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -188,7 +187,7 @@ class CachedEmbedder:
         engine: Computes vectors.
         kind: The name of the embedder in the settings.
         cache_size: How many vectors of queries are kept.
-        shipped: Vectors that need not be computed.
+        shipped: Reads vectors that need not be computed; called when texts first come in bulk.
     """
 
     def __init__(
@@ -197,10 +196,11 @@ class CachedEmbedder:
         *,
         kind: EmbedderName,
         cache_size: int,
-        shipped: ShippedVectors | None = None,
+        shipped: Callable[[], Coroutine[Any, Any, ShippedVectors | None]] | None = None,
     ) -> None:
         self.engine = engine
         self._shipped = shipped
+        self._shipping: asyncio.Task[ShippedVectors | None] | None = None
         self.kind: EmbedderName = kind
         self.cache: QueryCache[npt.NDArray[np.float32]] = QueryCache(cache_size)
         # What has been read of the latest queries, where the engine tells their tokens.
@@ -245,12 +245,21 @@ class CachedEmbedder:
         return np.array([vectors[text] for text in texts])
 
     async def _embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        if self._shipped is None or not texts:
+        shipped = await self._shipped_vectors() if texts else None
+        if shipped is None:
             return await self.engine.embed(texts)
-        vectors, missing = self._shipped.find(texts)
+        vectors, missing = shipped.find(texts)
         if missing:
             vectors[missing] = await self.engine.embed([texts[place] for place in missing])
         return vectors
+
+    async def _shipped_vectors(self) -> ShippedVectors | None:
+        """Return the vectors that come with hookgate; whoever asks first has them read."""
+        if self._shipping is None:
+            if self._shipped is None:
+                return None
+            self._shipping = asyncio.create_task(self._shipped(), name="read shipped vectors")
+        return await asyncio.shield(self._shipping)
 
     async def embed_query(self, text: str) -> npt.NDArray[np.float32]:
         """Return the vector of a query, of shape (dimension,). It cannot be written to.
@@ -321,7 +330,8 @@ class CachedEmbedder:
     async def close(self) -> None:
         """Take no more work, and tell whoever waits."""
         await self.engine.close()
-        await asyncio.gather(*self._coming.values(), return_exceptions=True)
+        coming = [*self._coming.values(), *([self._shipping] if self._shipping else [])]
+        await asyncio.gather(*coming, return_exceptions=True)
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:

@@ -11,9 +11,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-import numpy as np
-
 from hookgate import EmbeddingError
+from hookgate.kit.vectors import np
 
 if TYPE_CHECKING:
     import numpy.typing as npt

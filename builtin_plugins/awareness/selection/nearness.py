@@ -10,11 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
 from hookgate import Embedder, EmbeddingError
 from hookgate.kit.content.files import write_whole
-from hookgate.kit.vectors import products
+from hookgate.kit.vectors import np, products
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -28,7 +26,7 @@ MAGIC = b"hookgate sentence vectors 1\n"
 KEY_BYTES = 16
 SUM_BYTES = 32
 
-_FLOAT = np.dtype("<f4")
+_FLOAT = "<f4"
 
 
 class SentenceVectors:

@@ -14,11 +14,10 @@ from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
-import numpy as np
-
 from hookgate import Card, Embedder
 from hookgate.builtin_plugins.awareness.selection.keywords import KeywordIndex, fold
 from hookgate.builtin_plugins.awareness.selection.nearness import Nearness, SentenceVectors
+from hookgate.kit.vectors import np
 
 DEFAULT_TAGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {

@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from hookgate import Capability
 from hookgate.builtin_plugins.discovery.index.documents import (
     FORMAT,
@@ -26,6 +24,7 @@ from hookgate.builtin_plugins.discovery.index.index import Dense, Index
 from hookgate.builtin_plugins.discovery.index.vectors import ANN_VECTORS, Vectors, VectorStore
 from hookgate.builtin_plugins.discovery.learn.lessons import discount_of
 from hookgate.kit.content.files import write_whole
+from hookgate.kit.vectors import np
 
 if TYPE_CHECKING:
     import numpy.typing as npt

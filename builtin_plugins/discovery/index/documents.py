@@ -10,10 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
 from hookgate import Capability
 from hookgate.kit.stemming import stems
+from hookgate.kit.vectors import np
 
 CLAUSES = 8
 """Clauses of a message that are searched for at most; the longest ones are kept."""

@@ -10,8 +10,6 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from hookgate import Capabilities, Capability, Embedder, EmbeddingError, embed_parts
 from hookgate.builtin_plugins.discovery.index.build import (
     NOBODY,
@@ -36,6 +34,7 @@ from hookgate.builtin_plugins.discovery.index.surroundings import (
 )
 from hookgate.builtin_plugins.discovery.index.vectors import VectorsError
 from hookgate.builtin_plugins.discovery.learn.lessons import GivenExamples
+from hookgate.kit.vectors import np
 from hookgate.tasks import finish
 
 if TYPE_CHECKING:

@@ -7,11 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
 from hookgate import Capability
 from hookgate.builtin_plugins.discovery.index.documents import clause_spans, words_of
-from hookgate.kit.vectors import products
+from hookgate.kit.vectors import np, products
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -14,13 +14,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 from weakref import WeakSet
 
-import numpy as np
 from sqlalchemy import Connection, LargeBinary, Text, TextClause, bindparam, text
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from hookgate import Store, StoreError
 from hookgate.builtin_plugins.discovery.index.vectors import VectorsError
+from hookgate.kit.vectors import np
 
 T = TypeVar("T")
 

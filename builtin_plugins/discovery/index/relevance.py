@@ -8,12 +8,10 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
 from hookgate import Capability
 from hookgate.builtin_plugins.discovery.index.documents import words_of
 from hookgate.builtin_plugins.discovery.show.results import Found
-from hookgate.kit.vectors import products
+from hookgate.kit.vectors import np, products
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-import numpy as np
-
 from hookgate import STORE, HookgateError, Host, StoreError
+from hookgate.kit.vectors import np
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.index.pgvector import VectorTable

@@ -7,11 +7,9 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from hookgate import Capability, Embedder, EmbeddingError
 from hookgate.builtin_plugins.discovery.index.documents import words_of
-from hookgate.kit.vectors import products
+from hookgate.kit.vectors import np, products
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.index.index import Index, Query

@@ -7,14 +7,16 @@ from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+from hookgate.kit.vectors import np
 
-Ints: TypeAlias = npt.NDArray[np.int64]
-Bits: TypeAlias = npt.NDArray[np.uint64]
-Floats: TypeAlias = npt.NDArray[np.float32]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+Ints: TypeAlias = "npt.NDArray[np.int64]"
+Bits: TypeAlias = "npt.NDArray[np.uint64]"
+Floats: TypeAlias = "npt.NDArray[np.float32]"
 
 NONE = -1
 """Stands where there is no turn before or after."""
@@ -23,8 +25,8 @@ SITTING_SECONDS = 3600
 """After a longer silence a session's next turn begins a new sitting."""
 
 _COLUMNS = {
-    **dict.fromkeys(("places", "at", "turns", "before", "after", "starts"), np.int64),
-    **dict.fromkeys(("lengths", "signs", "speaker", "sitting"), np.int32),
+    **dict.fromkeys(("places", "at", "turns", "before", "after", "starts"), "int64"),
+    **dict.fromkeys(("lengths", "signs", "speaker", "sitting"), "int32"),
 }
 """What is known of each row, see `TurnIndex`."""
 
@@ -43,7 +45,7 @@ def to_bytes(vector: Floats) -> bytes:
 class _Column:
     """An array that grows at its end."""
 
-    dtype: type
+    dtype: type | str
     width: int = 0
     used: int = 0
     room: Any = None

@@ -19,15 +19,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 from math import log
-from typing import Any, TypeAlias
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER
 from hookgate.builtin_plugins.memory.recall.index import NONE, Floats, Ints, TurnIndex
 from hookgate.builtin_plugins.memory.recall.query import Query, speakers_in
 from hookgate.builtin_plugins.memory.recall.words import Signs, numbers_of, terms_of_name
+from hookgate.kit.vectors import np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 _Best: TypeAlias = tuple[int, int, float]
 """A turn's index, its place among those that are scored, and its score."""

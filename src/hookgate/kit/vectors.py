@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
+from hookgate.kit.modules import on_demand
 
 if TYPE_CHECKING:
+    import numpy as np
     import numpy.typing as npt
 
     Floats: TypeAlias = npt.NDArray[np.float32]
+else:
+    np = on_demand("numpy")
 
-__all__ = ["products"]
+__all__ = ["np", "products"]
 
 
 def products(queries: Floats, vectors: Floats) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
@@ -67,10 +68,15 @@ def test_what_is_there_is_found_and_the_rest_is_named(there: list[str], asked: l
 
 
 async def test_the_model_is_asked_for_the_others_alone(tmp_path: Path) -> None:
-    engine = Counting()
-    embedder = CachedEmbedder(
-        engine, kind="onnx", cache_size=8, shipped=shipped(tmp_path, ["known", "also known"])
-    )
+    engine, read = Counting(), []
+
+    async def known() -> ShippedVectors:
+        read.append(1)
+        return shipped(tmp_path, ["known", "also known"])
+
+    embedder = CachedEmbedder(engine, kind="onnx", cache_size=8, shipped=known)
+    await asyncio.gather(embedder.embed(["known"]), embedder.embed(["also known"]))
+    assert (engine.asked, read) == ([], [1])
     vectors = await embedder.embed(["new", "known", "newer", "also known"])
     assert engine.asked == ["new", "newer"]
     assert vectors.argmax(axis=1).tolist() == [3, 0, 3, 0]
@@ -129,8 +135,8 @@ async def test_without_the_file_the_model_is_asked(
     monkeypatch.setattr(read.__func__, "__defaults__", (tmp_path / "none.npz",))
     config = {"home": tmp_path, "plugins": {"entry_points": False}}
     async with Gateway(Settings.model_validate(config)) as gate:
-        assert "none.npz" in gate.host.notices["embedder: vectors"]
         vectors = await gate.host[EMBEDDER].embed([next(iter(examples().values()))[0]])
+        assert "none.npz" in gate.host.notices["embedder: vectors"]
         assert np.linalg.norm(vectors) == pytest.approx(1, abs=1e-3)
 
 
