@@ -18,7 +18,7 @@ import yaml
 from typer import testing
 from typer.main import get_command
 
-from hookgate.builtin_plugins.egress import client as egress
+from hookgate.builtin_plugins.egress import service as egress
 from hookgate.core.hooks import dispatch
 
 pytest_plugins = [

@@ -26,7 +26,7 @@ import aiohttp
 import httpx
 
 from benchmarks.report import Figure, interleaved, report
-from hookgate.builtin_plugins.egress.client import CheckedEgress
+from hookgate.builtin_plugins.egress.service import CheckedEgress
 from hookgate.builtin_plugins.providers.assembly import make_provider
 from hookgate.builtin_plugins.providers.remote import RemoteProvider
 from hookgate.builtin_plugins.providers.settings import ProviderSettings

@@ -1,25 +1,18 @@
-"""The `Egress` service and the client that it hands out."""
+"""The client that the `Egress` service hands out."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 import httpx
 
 from hookgate import EgressDeniedError, EgressFailedError
-from hookgate.builtin_plugins.egress.settings import EgressSettings
-from hookgate.kit.url_grants import Grants, NotGrantedError, shown, target_of
+from hookgate.kit.url_grants import NotGrantedError, shown, target_of
 
 if TYPE_CHECKING:
-    import ssl
-
-    import aiohttp
-
-    from hookgate.builtin_plugins.egress.connection import CheckedTransport, Resolver
+    from hookgate.builtin_plugins.egress.connection import CheckedTransport
 
 # What may follow a redirect to another origin. Everything else can carry a secret: a list
 # of the headers that do would never be whole.
@@ -35,32 +28,6 @@ HARMLESS_HEADERS = frozenset(
         "user-agent",
     )
 )
-
-
-def tls_settings() -> ssl.SSLContext:
-    """Return TLS settings that trust certifi's and the system's authorities. Reads files."""
-    context = httpx.create_ssl_context(trust_env=False)
-    context.load_default_certs()
-    return context
-
-
-class Authorities:
-    """TLS settings that are made on a thread when they are first asked for, and then kept.
-
-    Reading the certificate authorities takes tens of milliseconds, and much that a gateway does
-    needs none.
-    """
-
-    def __init__(self, given: ssl.SSLContext | None = None) -> None:
-        self._context = given
-        self._reading = asyncio.Lock()
-
-    async def __call__(self) -> ssl.SSLContext:
-        """Return them."""
-        async with self._reading:
-            if self._context is None:
-                self._context = await asyncio.to_thread(tls_settings)
-        return self._context
 
 
 class _NoCookies(httpx.Cookies):
@@ -227,108 +194,3 @@ def _without_credentials(request: httpx.Request) -> httpx.Request:
     )
     request.headers = kept
     return request
-
-
-class CheckedEgress:
-    """The one checked way out for HTTP; the service behind the `EGRESS` key.
-
-    Attributes:
-        authorities: Returns the TLS settings of all its clients.
-
-    Args:
-        settings: The limits.
-        tls: The TLS settings; made when something needs them, where they are not given.
-        resolve: Resolves names; the system's resolver where it is not given.
-        denied: Is told of every request that was denied, for the log.
-    """
-
-    def __init__(
-        self,
-        settings: EgressSettings | None = None,
-        *,
-        tls: ssl.SSLContext | None = None,
-        resolve: Resolver | None = None,
-        denied: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self._settings = settings or EgressSettings()
-        self.authorities = Authorities(tls)
-        self._resolve = resolve
-        self._denied = denied
-        self._clients: WeakSet[CheckedClient] = WeakSet()
-
-    def client(
-        self,
-        grants: Sequence[str],
-        *,
-        name: str,
-        timeout: httpx.Timeout | float = 30.0,
-        max_bytes: int | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> httpx.AsyncClient:
-        """Return a client that reaches what `grants` name and nothing else.
-
-        Args:
-            grants: URL patterns; `hookgate.kit.url_grants` has their grammar.
-            name: Who asks, for the errors.
-            timeout: Seconds. A number limits each phase and the whole request with its
-                redirects and its body; an `httpx.Timeout` limits the phases, and the
-                whole is limited by ``total_seconds`` of the settings.
-            max_bytes: The longest response body, after decompression.
-            headers: Headers of every request.
-
-        Raises:
-            ValueError: A grant does not follow the grammar.
-        """
-        if isinstance(timeout, httpx.Timeout):
-            phases, total = timeout, self._settings.total_seconds
-        else:
-            phases, total = httpx.Timeout(timeout), float(timeout)
-        transport = self._transport(grants, name, max_bytes)
-        client = CheckedClient(
-            transport,
-            name=name,
-            timeout=phases,
-            total=total,
-            headers=dict(headers or {}),
-            max_redirects=self._settings.max_redirects,
-            denied=self._denied,
-        )
-        self._clients.add(client)
-        return client
-
-    @asynccontextmanager
-    async def websocket(
-        self, grants: Sequence[str], url: str, *, name: str, max_bytes: int, timeout: float = 10.0
-    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """Open a WebSocket to what `grants` name. See `Egress.websocket`."""
-        transport = self._transport(grants, name, max_bytes)
-        try:
-            try:
-                socket = await transport.websocket(url, timeout=timeout)
-            except EgressDeniedError as error:
-                self._denied(str(error))
-                raise
-            async with socket:
-                yield socket
-        finally:
-            await transport.aclose()
-
-    def _transport(
-        self, grants: Sequence[str], name: str, max_bytes: int | None
-    ) -> CheckedTransport:
-        # What stands below a client takes long to load, and a gateway may need no client.
-        from hookgate.builtin_plugins.egress.connection import CheckedTransport, resolve_by_system
-
-        return CheckedTransport(
-            name,
-            Grants(grants),
-            resolve=self._resolve or resolve_by_system,
-            private_hosts=frozenset(self._settings.private_hosts),
-            max_bytes=self._settings.max_bytes if max_bytes is None else max_bytes,
-            tls=self.authorities,
-        )
-
-    async def close(self) -> None:
-        """Close every client that its owner has left open."""
-        for client in tuple(self._clients):
-            await client.aclose()

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from hookgate import EGRESS, Host, Key
-from hookgate.builtin_plugins.egress.client import CheckedEgress
+from hookgate.builtin_plugins.egress.service import CheckedEgress
 from hookgate.builtin_plugins.egress.settings import EgressSettings
 from hookgate.hookspecs import hookimpl
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hookgate import EmbeddingError
 from hookgate.builtin_plugins.embedding.readings import TextReading, Tokens
 from hookgate.builtin_plugins.embedding.worker import PreparedText
-from hookgate.kit.vectors import np
+from hookgate.kit.modules import np
 
 if TYPE_CHECKING:
     import numpy.typing as npt

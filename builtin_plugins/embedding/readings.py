@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from hookgate.kit.vectors import np
+from hookgate.kit.modules import np
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import orjson
 
 from hookgate import Egress, EgressDeniedError, EgressError, EmbeddingError
 from hookgate.builtin_plugins.embedding.readings import TextReading
 from hookgate.kit.durations import retry_after
+from hookgate.kit.modules import httpx
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
-import httpx
 from pydantic import AfterValidator, Field, model_validator
 
 from hookgate import Section
+from hookgate.kit.modules import httpx
 
 EmbedderName: TypeAlias = Literal["onnx", "sentence-transformers", "openai", "none"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from hookgate import EmbeddingError
-from hookgate.kit.vectors import np
+from hookgate.kit.modules import np
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -6,8 +6,6 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-import httpx
-
 from hookgate import ConfigError, Egress, ModelInfo, PluginError, Provider, ProviderInfo, Secrets
 from hookgate.builtin_plugins.providers.anthropic import AnthropicWire
 from hookgate.builtin_plugins.providers.demo.provider import DemoProvider
@@ -19,6 +17,7 @@ from hookgate.builtin_plugins.providers.settings import (
     ProviderSettings,
     ProvidersSettings,
 )
+from hookgate.kit.modules import httpx
 from hookgate.settings import read_key_file
 
 if TYPE_CHECKING:

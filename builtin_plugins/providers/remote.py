@@ -8,7 +8,6 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import orjson
 
 from hookgate import (
@@ -30,6 +29,7 @@ from hookgate.builtin_plugins.providers.failures import (
 )
 from hookgate.builtin_plugins.providers.wire.sse import SSEError, SSESplitter
 from hookgate.builtin_plugins.providers.wire.template import TagReader, read_tags
+from hookgate.kit.modules import httpx
 from hookgate.kit.tokens.bounds import upper_bound
 
 if TYPE_CHECKING:

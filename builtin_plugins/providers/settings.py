@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-import httpx
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, model_validator
 
 from hookgate import ModelInfo, Section
 from hookgate.builtin_plugins.providers.wire.template import ThinkTags
+from hookgate.kit.modules import httpx
 
 ProviderKind: TypeAlias = Literal["anthropic", "openai", "demo"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import httpx
 from pydantic import AfterValidator, Field, StringConstraints
 
 from hookgate import Section
+from hookgate.kit.modules import httpx
 
 
 def _url(text: str) -> str:

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path, PurePath
 
-import httpx
-
 from hookgate import EgressDeniedError, EgressFailedError, ToolResult
 from hookgate.kit.content.files import open_file, open_folder, read_up_to
+from hookgate.kit.modules import httpx
 
 SUPPORTED = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 """Whether this system can walk a path without following links. Windows cannot."""

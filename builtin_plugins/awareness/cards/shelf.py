@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import httpx
-
 from hookgate import EGRESS, Card, Egress, Event, HookgateError, Host, PluginInfo, Rejected, Subject
 from hookgate.builtin_plugins.awareness.cards.folders import (
     CARD_BYTES,
@@ -26,6 +24,7 @@ from hookgate.kit.content.files import decoded, write_whole
 from hookgate.kit.content.folders import ContentFolder
 from hookgate.kit.content.problems import ContentError, Problem, brief
 from hookgate.kit.content.workspaces import CARDS
+from hookgate.kit.modules import httpx
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.awareness.settings import AwarenessSettings, RemoteCard

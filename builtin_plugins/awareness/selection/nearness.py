@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from hookgate import Embedder, EmbeddingError
 from hookgate.kit.content.files import write_whole
-from hookgate.kit.vectors import np, products
+from hookgate.kit.modules import np
+from hookgate.kit.vectors import products
 
 if TYPE_CHECKING:
     import numpy.typing as npt

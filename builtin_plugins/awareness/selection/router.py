@@ -17,7 +17,7 @@ from types import MappingProxyType
 from hookgate import Card, Embedder
 from hookgate.builtin_plugins.awareness.selection.keywords import KeywordIndex, fold
 from hookgate.builtin_plugins.awareness.selection.nearness import Nearness, SentenceVectors
-from hookgate.kit.vectors import np
+from hookgate.kit.modules import np
 
 DEFAULT_TAGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {

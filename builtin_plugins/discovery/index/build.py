@@ -24,7 +24,7 @@ from hookgate.builtin_plugins.discovery.index.index import Dense, Index
 from hookgate.builtin_plugins.discovery.index.vectors import ANN_VECTORS, Vectors, VectorStore
 from hookgate.builtin_plugins.discovery.learn.lessons import discount_of
 from hookgate.kit.content.files import write_whole
-from hookgate.kit.vectors import np
+from hookgate.kit.modules import np
 
 if TYPE_CHECKING:
     import numpy.typing as npt

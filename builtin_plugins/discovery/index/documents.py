@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from hookgate import Capability
+from hookgate.kit.modules import np
 from hookgate.kit.stemming import stems
-from hookgate.kit.vectors import np
 
 CLAUSES = 8
 """Clauses of a message that are searched for at most; the longest ones are kept."""

@@ -34,7 +34,7 @@ from hookgate.builtin_plugins.discovery.index.surroundings import (
 )
 from hookgate.builtin_plugins.discovery.index.vectors import VectorsError
 from hookgate.builtin_plugins.discovery.learn.lessons import GivenExamples
-from hookgate.kit.vectors import np
+from hookgate.kit.modules import np
 from hookgate.tasks import finish
 
 if TYPE_CHECKING:

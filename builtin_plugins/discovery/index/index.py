@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from hookgate import Capability
 from hookgate.builtin_plugins.discovery.index.documents import clause_spans, words_of
-from hookgate.kit.vectors import np, products
+from hookgate.kit.modules import np
+from hookgate.kit.vectors import products
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from hookgate import Store, StoreError
 from hookgate.builtin_plugins.discovery.index.vectors import VectorsError
-from hookgate.kit.vectors import np
+from hookgate.kit.modules import np
 
 T = TypeVar("T")
 

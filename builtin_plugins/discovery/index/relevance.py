@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from hookgate import Capability
 from hookgate.builtin_plugins.discovery.index.documents import words_of
 from hookgate.builtin_plugins.discovery.show.results import Found
-from hookgate.kit.vectors import np, products
+from hookgate.kit.modules import np
+from hookgate.kit.vectors import products
 
 if TYPE_CHECKING:
     import numpy.typing as npt

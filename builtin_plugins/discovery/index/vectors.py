@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from hookgate import STORE, HookgateError, Host, StoreError
-from hookgate.kit.vectors import np
+from hookgate.kit.modules import np
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.index.pgvector import VectorTable

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate import Capability, Embedder, EmbeddingError
 from hookgate.builtin_plugins.discovery.index.documents import words_of
-from hookgate.kit.vectors import np, products
+from hookgate.kit.modules import np
+from hookgate.kit.vectors import products
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.index.index import Index, Query

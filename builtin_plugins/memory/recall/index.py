@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from hookgate.kit.vectors import np
+from hookgate.kit.modules import np
 
 if TYPE_CHECKING:
     import numpy.typing as npt

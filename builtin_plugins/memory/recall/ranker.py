@@ -25,7 +25,7 @@ from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER
 from hookgate.builtin_plugins.memory.recall.index import NONE, Floats, Ints, TurnIndex
 from hookgate.builtin_plugins.memory.recall.query import Query, speakers_in
 from hookgate.builtin_plugins.memory.recall.words import Signs, numbers_of, terms_of_name
-from hookgate.kit.vectors import np
+from hookgate.kit.modules import np
 
 if TYPE_CHECKING:
     import numpy.typing as npt

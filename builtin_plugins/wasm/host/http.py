@@ -11,13 +11,12 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import httpx
-
 from hookgate import EGRESS, EgressDeniedError, EgressFailedError, Host, Secrets
 from hookgate.builtin_plugins.wasm.bounds import TooMuchError, aside, hold
 from hookgate.builtin_plugins.wasm.host.functions import HostRefusal
 from hookgate.builtin_plugins.wasm.packages.grants import SAFE
 from hookgate.builtin_plugins.wasm.wire import ErrorCode, HttpRequest, HttpResponse
+from hookgate.kit.modules import httpx
 from hookgate.kit.url_grants import NotGrantedError, shown
 from hookgate.settings import MASK, MIN_MASKED
 

@@ -9,9 +9,8 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Final, Literal, TypeAlias
 
-import httpx
-
 from hookgate import FLAG_NAMES, Flags
+from hookgate.kit.modules import httpx
 from hookgate.kit.url_grants import Grant as UrlGrant
 from hookgate.kit.url_grants import Grants as UrlGrants
 from hookgate.kit.url_grants import NotGrantedError, Target

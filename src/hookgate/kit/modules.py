@@ -1,11 +1,11 @@
-"""Modules that are loaded when something of them is first used."""
+"""Modules that are loaded when something of them is first used: `np` and `httpx`."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["on_demand"]
+__all__ = ["httpx", "np", "on_demand"]
 
 
 class _Module:
@@ -31,3 +31,10 @@ def on_demand(name: str) -> Any:
             np = on_demand("numpy")
     """
     return _Module(name)
+
+
+if TYPE_CHECKING:
+    import httpx
+    import numpy as np
+else:
+    httpx, np = on_demand("httpx"), on_demand("numpy")

@@ -32,7 +32,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Literal, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-import httpx
+from hookgate.kit.modules import httpx
 
 __all__ = [
     "Address",

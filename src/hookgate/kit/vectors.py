@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from hookgate.kit.modules import on_demand
+from hookgate.kit.modules import np
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
     Floats: TypeAlias = npt.NDArray[np.float32]
-else:
-    np = on_demand("numpy")
 
-__all__ = ["np", "products"]
+__all__ = ["products"]
 
 
 def products(queries: Floats, vectors: Floats) -> Floats:

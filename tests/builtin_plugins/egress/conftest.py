@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.builtin_plugins.egress.upstream import TLS, Upstream, upstream
 
-from hookgate.builtin_plugins.egress.client import CheckedEgress
+from hookgate.builtin_plugins.egress.service import CheckedEgress
 from hookgate.builtin_plugins.egress.settings import EgressSettings
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pytest
 from aiohttp import web
 from tests.builtin_plugins.egress.upstream import Hit, redirect, respond
 
-from hookgate.builtin_plugins.egress import client as client_module
-from hookgate.builtin_plugins.egress.client import CheckedEgress
+from hookgate.builtin_plugins.egress import service
+from hookgate.builtin_plugins.egress.service import CheckedEgress
 from hookgate.builtin_plugins.egress.settings import EgressSettings
 from hookgate.core.domain.errors import EgressDeniedError, EgressFailedError
 
@@ -743,7 +743,7 @@ async def test_the_authorities_are_read_when_they_are_needed_once_for_all_client
         read.append(ssl.create_default_context())
         return read[-1]
 
-    monkeypatch.setattr(client_module, "tls_settings", reading)
+    monkeypatch.setattr(service, "tls_settings", reading)
     egress = CheckedEgress()
     plain, safe = f"http://127.0.0.1:{server.port}/", f"https://127.0.0.1:{secure.port}/"
     clients = [egress.client([plain, safe], name=name) for name in ("one", "two")]

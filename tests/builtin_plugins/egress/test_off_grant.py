@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.builtin_plugins.egress.conftest import Names
     from tests.builtin_plugins.egress.upstream import Upstream
 
-    from hookgate.builtin_plugins.egress.client import CheckedEgress
+    from hookgate.builtin_plugins.egress.service import CheckedEgress
 
 # The grant is http://api.example.com:PORT/v1/*, and PORT is a real server's. Every name
 # in the table leads to that server, so that whatever is let through is counted.

@@ -22,7 +22,7 @@ from hookgate import (
     UnknownCapabilityError,
     UnsupportedCapabilityWriteError,
 )
-from hookgate.builtin_plugins.egress.client import CheckedEgress
+from hookgate.builtin_plugins.egress.service import CheckedEgress
 from hookgate.builtin_plugins.inventory.record import affordance, problem_of
 from hookgate.builtin_plugins.inventory.settings import InventorySettings
 from hookgate.builtin_plugins.inventory.sources.openclaw import OpenClawSource

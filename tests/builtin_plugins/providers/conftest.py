@@ -7,7 +7,7 @@ import pytest
 from tests.builtin_plugins.providers.raw import RawServer, raw_server
 from tests.builtin_plugins.turns import KnownSecrets
 
-from hookgate.builtin_plugins.egress.client import CheckedEgress
+from hookgate.builtin_plugins.egress.service import CheckedEgress
 from hookgate.builtin_plugins.providers.assembly import make_provider
 from hookgate.builtin_plugins.providers.remote import RemoteProvider
 from hookgate.builtin_plugins.providers.settings import ProviderSettings

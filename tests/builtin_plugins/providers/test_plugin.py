@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from tests.builtin_plugins.providers.requests_made import request, user
 from tests.builtin_plugins.turns import make_host, make_turn
 
-from hookgate.builtin_plugins.egress.client import CheckedEgress
+from hookgate.builtin_plugins.egress.service import CheckedEgress
 from hookgate.builtin_plugins.providers.assembly import find_key
 from hookgate.builtin_plugins.providers.demo.provider import DemoProvider
 from hookgate.builtin_plugins.providers.plugin import Plugin

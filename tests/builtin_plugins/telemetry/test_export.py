@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from tests.builtin_plugins.telemetry.collecting import Collector, collecting, take
 
-from hookgate.builtin_plugins.egress.client import CheckedEgress
+from hookgate.builtin_plugins.egress.service import CheckedEgress
 from hookgate.builtin_plugins.telemetry import export
 from hookgate.builtin_plugins.telemetry.core_instruments import TURNS
 from hookgate.builtin_plugins.telemetry.export import Exporter

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 from tests.builtin_plugins.turns import make_host, make_turn
 
-from hookgate.builtin_plugins.egress.client import CheckedEgress
+from hookgate.builtin_plugins.egress.service import CheckedEgress
 from hookgate.builtin_plugins.tools.plugin import Plugin
 from hookgate.builtin_plugins.tools.settings import ToolsSettings
 from hookgate.core.domain.errors import StartError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from contextlib import AsyncExitStack
 from importlib import import_module
@@ -53,11 +54,27 @@ def serve(
     # Whoever imports aiohttp waits until it has read the certificate authorities. That needs no
     # interpreter, which loads the gateway meanwhile.
     threading.Thread(target=import_module, args=("aiohttp.web",), daemon=True).start()
+    _import_structlog()
     import_module("hookgate.gateway")
     from hookgate.core.gateway.serve import loop_factory
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         raise typer.Exit(runner.run(run(state)))
+
+
+def _import_structlog() -> None:
+    """Load the log without `rich`, where nothing has loaded that yet.
+
+    structlog would load it, a twentieth of the start, to draw tracebacks; this process is the
+    gateway's own, and its log writes plain ones.
+    """
+    if "rich" in sys.modules:
+        return
+    sys.modules["rich"] = None  # type: ignore[assignment]
+    try:
+        import_module("structlog")
+    finally:
+        del sys.modules["rich"]
 
 
 async def run(state: State) -> int:
@@ -81,7 +98,8 @@ async def run(state: State) -> int:
             url = address(listener.host, listener.port)
             stack.callback(take_note_away, state.settings.home)
             _leave_note(gateway, RunningGateway(os.getpid(), url, listener.key))
-            if state.err.is_terminal:
+            # Only then is `rich` loaded.
+            if sys.stderr.isatty():
                 _greet(state, gateway, listener.url)
 
         settle_memory()
