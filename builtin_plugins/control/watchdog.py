@@ -43,7 +43,9 @@ class Watchdog:
         self._settling = settling
         self._settled = 0.0
         self._stop = threading.Event()
-        self._begins = threading.Event()
+        # Locks, since to set an event takes seven calls: held until there is something to hear.
+        self._begins = threading.Lock()
+        self._begins.acquire()
         self._thread: threading.Thread | None = None
         self.reports = 0
 
@@ -58,34 +60,34 @@ class Watchdog:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._begins.set()
+        self.begins()
         if self._thread is not None:
             self._thread.join()
 
     def begins(self) -> None:
         """Have the loop looked at closely from now on: a turn begins."""
-        if not self._begins.is_set():
-            self._begins.set()
+        if self._begins.locked():
+            self._begins.release()
 
     def _watch(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
-        alive = threading.Event()
+        alive = threading.Lock()
         spent, idle = _processor_time(thread), False
         while True:
             if idle:
-                self._begins.wait(IDLE)
+                self._begins.acquire(timeout=IDLE)
             else:
                 self._stop.wait(self._limit)
             if self._stop.is_set():
                 return
-            self._begins.clear()
+            self._begins.acquire(blocking=False)
             before, spent = spent, _processor_time(thread)
             idle = spent - before < IDLE_SHARE * (IDLE if idle else self._limit)
-            alive.clear()
+            alive.acquire(blocking=False)
             try:
-                loop.call_soon_threadsafe(alive.set)
+                loop.call_soon_threadsafe(alive.release)
             except RuntimeError:
                 return  # the loop is closed
-            if alive.wait(self._limit) or self._stop.is_set():
+            if alive.acquire(timeout=self._limit) or self._stop.is_set():
                 continue
             frame = sys._current_frames().get(thread)
             holder = self._host.hooks.running(frame)
@@ -93,7 +95,7 @@ class Watchdog:
             if holder is not None and time.monotonic() >= self._settled:
                 with suppress(RuntimeError):  # the loop is closed
                     loop.call_soon_threadsafe(self._announce, holder)
-            while not alive.wait(0.5) and not self._stop.is_set():
+            while not alive.acquire(timeout=0.5) and not self._stop.is_set():
                 pass
 
     def _announce(self, holder: Implementation) -> None:

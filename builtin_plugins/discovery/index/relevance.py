@@ -106,14 +106,12 @@ class Relevance:
 
     def content(self, query: Query) -> list[str]:
         """Return the words of a message that say something: no letters, and no small talk."""
-        return [word for word in query.parts[0].words if self._says(word)]
+        chatter = self._chatter
+        return [word for word in query.parts[0].words if len(word) > 1 and word not in chatter]
 
     def asks(self, text: str) -> bool:
         """Whether a message holds a word that small talk does not use at all."""
         return not self._talk.issuperset(words_of(text))
-
-    def _says(self, word: str) -> bool:
-        return len(word) > 1 and word not in self._chatter
 
     def tag_in(self, row: Capability, words: Collection[str], content: Collection[str]) -> str:
         """Return a tag of `row` that a message holds, or "".

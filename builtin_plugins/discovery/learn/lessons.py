@@ -224,7 +224,7 @@ class WordExamples:
         best: dict[int, list[float]] = {}
         for at, part in enumerate(query.parts):
             shared = Counter(
-                number for word in part.words for number in self._holders.get(word, ())
+                [number for word in part.words for number in self._holders.get(word, ())]
             )
             for number, count in shared.items():
                 like = count / (len(part.words) + self._sizes[number] - count)

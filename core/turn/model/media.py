@@ -41,8 +41,7 @@ def readable(request: ModelRequest, models: Callable[[], Sequence[ModelInfo]]) -
         request: What is to be asked.
         models: Returns what its provider says of its models.
     """
-    mixed = [message for message in request.messages if not message.plain]
-    if not any(_holds_more(message) for message in mixed):
+    if not [message for message in request.messages if not message.plain and _holds_more(message)]:
         return request
     known = {info.name: info for info in models()}
     name = request.model.model
@@ -52,11 +51,13 @@ def readable(request: ModelRequest, models: Callable[[], Sequence[ModelInfo]]) -
 
 
 def _holds_more(message: Message) -> bool:
-    return any(
-        isinstance(part, _NOT_ONLY_TEXT)
-        or (isinstance(part, ToolResultPart) and not isinstance(part.content, str))
+    more = [
+        part
         for part in message.parts
-    )
+        if isinstance(part, _NOT_ONLY_TEXT)
+        or (isinstance(part, ToolResultPart) and not isinstance(part.content, str))
+    ]
+    return bool(more)
 
 
 def _message(message: Message, info: ModelInfo, model: ModelRef) -> Message:
