@@ -322,6 +322,6 @@ class Runtime:
         while host.metrics:
             record = host.metrics.popleft()
             try:
-                await host.hooks.notify(hookspecs.log_metrics, record)
+                await host.hooks.each(hookspecs.log_metrics, record)
             except HookgateError as error:
                 host.log.error("a record of metrics was lost", name=record.name, error=str(error))

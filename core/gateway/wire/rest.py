@@ -14,6 +14,7 @@ from hookgate.core.gateway.codes import describe_error, wire_error
 from hookgate.core.gateway.operations import Invocation
 from hookgate.core.gateway.requests import CALLER
 from hookgate.core.gateway.wire.sse import GOING_AWAY, GRACE, KEEP_ALIVE, LOOK, EventStream
+from hookgate.core.hooks.tasks import until_over
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -142,6 +143,7 @@ class Call:
         self._responded = False
         self._wake = asyncio.Event()
         self._gone = False
+        self._looking: asyncio.TimerHandle
         self._task: asyncio.Task[Any] | None = None
         self.token = request[CALLER].token
         self.session = request[CALLER].session
@@ -152,9 +154,11 @@ class Call:
     async def answer(self) -> web.Response:
         """Run the operation to its end and answer once."""
         with self._running(streaming=False) as task:
-            while not task.done():
-                await asyncio.wait([task], timeout=LOOK)
-                self.check()
+            self._look()
+            try:
+                await until_over(task)
+            finally:
+                self._looking.cancel()
         body = self._server.body(self._result(task))
         return web.Response(body=body, content_type="application/json")
 
@@ -267,6 +271,11 @@ class Call:
         if self._request.transport is None and self._task is not None:
             self._gone = True
             self._task.cancel()
+
+    def _look(self) -> None:
+        """See to the client now and then while its answer is not there yet."""
+        self.check()
+        self._looking = asyncio.get_running_loop().call_later(LOOK, self._look)
 
     def tell(self, frame: bytes) -> None:
         """See `Client.tell`: a stream of one request has no place for it."""

@@ -51,10 +51,11 @@ class JsonLines:
         Raises:
             OSError: They could not be written, or not all of them.
         """
-        lines = deque(
-            masked_json(self._secrets, orjson.dumps(record, default=str)) + b"\n"
-            for record in records
-        )
+        texts = [orjson.dumps(record, default=str) for record in records]
+        whole = b"\n".join(texts).decode()
+        if self._secrets.redact(whole) != whole:
+            texts = [masked_json(self._secrets, text) for text in texts]
+        lines = deque([text + b"\n" for text in texts])
         with self._lock:
             while lines:
                 if self._file is None:

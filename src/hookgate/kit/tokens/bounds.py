@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from hookgate.core.domain.messages import Opaque, Part, ToolResultPart, ToolUse
-from hookgate.core.domain.parts import Audio, Document, Image, parts_of, plain_text
+from hookgate.core.domain.parts import Audio, Document, Image, Text, plain_text
 from hookgate.core.domain.strict_json import canonical
 from hookgate.kit.tokens.pictures import picture_tokens
 from hookgate.kit.tokens.sizes import Sizes
@@ -95,21 +95,23 @@ def sizes_of(request: ModelRequest, *, picture: Callable[[Image], int] = picture
         known: Sizes = request.sized
         return known
     sizes = Sizes()
-    sizes.add("framing", REQUEST_TOKENS)
     if request.options:
         sizes.add_json(canonical(dict(request.options)))
-    sizes.add("framing", PIECE_TOKENS * (len(request.system) + len(request.tools)))
+    pieces = len(request.system) + len(request.tools)
     for piece in request.system:
         sizes.add_text(piece.text)
     for message in request.messages:
-        sizes.add("framing", PIECE_TOKENS * (1 + len(message.parts)))
+        pieces += 1 + len(message.parts)
         for part in message.parts:
-            _add_part(sizes, part, picture)
+            if isinstance(part, Text):
+                sizes.add_text(part.text)
+            else:
+                _add_part(sizes, part, picture)
+    sizes.add("framing", REQUEST_TOKENS + PIECE_TOKENS * pieces)
     if request.tools:
         sizes.add("tools", TOOLS_TOKENS)
-    for tool in request.tools:
         # What a tool declares is kept in JSON, which is no shorter than what is sent of it.
-        sizes.add_json(tool.declaration)
+        sizes.add_json("".join([tool.declaration for tool in request.tools]))
     if not sizes.pictures:
         object.__setattr__(request, "sized", sizes)
     return sizes
@@ -124,11 +126,15 @@ def _add_part(sizes: Sizes, part: Part, picture: Callable[[Image], int]) -> None
             sizes.add_json(given, times=2)
             sizes.add_json(part.name + part.id)
         case ToolResultPart():
-            inside = parts_of(part.content)
+            content = part.content
+            inside = (content,) if isinstance(content, str) else content
             sizes.add("framing", PIECE_TOKENS * len(inside))
             sizes.add_json(part.tool_use_id)
             for item in inside:
-                _add_part(sizes, item, picture)
+                if isinstance(item, str):
+                    sizes.add_text(item)
+                else:
+                    _add_part(sizes, item, picture)
         case Opaque():
             sizes.add("opaque", len(canonical(part.data)))
         case Image():
