@@ -29,6 +29,8 @@ class AuditListParams(OperationModel):
     """A turn's id."""
     session: str = ""
     """A session's key."""
+    call: str = ""
+    """A tool call's id: all that was recorded of it. Quicker with its ``turn``."""
     tool: str = ""
     """A tool's name."""
     outcome: str = ""
@@ -121,7 +123,7 @@ class AuditOperations:
     @operation("audit.list", rest=("GET", "/v1/audit"))
     async def list_rows(self, invocation: Invocation, params: AuditListParams) -> AuditRows:
         """Show the newest rows of the audit: decisions on tool calls, outcomes."""
-        wanted = params.model_dump(include={"kind", "turn", "session", "tool", "outcome"})
+        wanted = params.model_dump(include={"kind", "turn", "session", "call", "tool", "outcome"})
         filters = {key: value for key, value in wanted.items() if value}
         before = Place.parse(params.before) if params.before else None
         trail = self._trail()

@@ -8,6 +8,15 @@ import { views } from "./views/index.js";
 /** The address without its filter. */
 const address = () => location.hash.replace(/^#\/?/, "").split("?")[0];
 
+/** A part of the address; one that is malformed is taken as it is. */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 function Page({ gate }) {
   const [, redraw] = useState(0);
   const [at, setAt] = useState(address());
@@ -50,7 +59,7 @@ function Frame({ gate, at }) {
     </header>
     ${gate.state === "open" ? null : html`<p class="away" role="status">The gateway is away; what is shown may be old. Trying again…</p>`}
     <main id="main" tabindex="-1" ref=${main}>${view
-      ? html`<h2>${view.title}</h2><${view.View} key=${at} rest=${rest.map(decodeURIComponent)} />`
+      ? html`<h2>${view.title}</h2><div key=${at}><${view.View} rest=${rest.map(decoded)} /></div>`
       : html`<h2>Not found</h2><p class="empty">There is no view “${at}”. <a href="#/">Home</a></p>`}</main>
     ${keys ? html`<${Keys} close=${() => setKeys(false)} />` : null}`;
 }

@@ -69,6 +69,8 @@ async def test_rows_are_filtered_by_any_column(keeper: AuditKeeper) -> None:
         await trail.write(Entry(kind="k", tool=tool, outcome=outcome))
     rows = await trail.newest({"tool": "a", "outcome": "deny"}, limit=9)
     assert [row["seq"] for row in rows] == [2]
+    await trail.write(Entry(kind="k", call="call_1"))
+    assert [row["seq"] for row in await trail.newest({"call": "call_1"}, limit=9)] == [4]
 
 
 async def test_secrets_are_masked_at_any_depth_and_the_row_says_so(keeper: AuditKeeper) -> None:

@@ -13,10 +13,11 @@ export const useGate = () => useContext(GateContext);
 /** Ask an operation, and again when `params` change, the connection is new or an event says so.
  * @param {string} name @param {object | null} params null asks nothing
  * @param {{on?: string[], every?: number}} more events and milliseconds after which to ask again
- * @returns {{data: any, problem: import("./gate.js").Problem | null, again: () => void}} */
+ * @returns {{data: any, problem: import("./gate.js").Problem | null, of: string, again: () => void}}
+ *   `of` is what `data` answers: `params` as JSON */
 export function useOperation(name, params = {}, { on = [], every = 0 } = {}) {
   const gate = useGate();
-  const [answer, setAnswer] = useState({ data: null, problem: null });
+  const [answer, setAnswer] = useState({ data: null, problem: null, of: "" });
   const [asked, ask] = useState(0);
   const again = useCallback(() => ask((count) => count + 1), []);
   const key = JSON.stringify(params);
@@ -24,9 +25,9 @@ export function useOperation(name, params = {}, { on = [], every = 0 } = {}) {
     if (params === null) return undefined;
     let current = true;
     gate.call(name, params).then(
-      (data) => current && setAnswer({ data, problem: null }),
+      (data) => current && setAnswer({ data, problem: null, of: key }),
       // What was shown stays while the gateway is away.
-      (problem) => current && setAnswer((before) => ({ data: problem.code === "away" ? before.data : null, problem })),
+      (problem) => current && setAnswer((before) => ({ ...before, data: problem.code === "away" ? before.data : null, problem })),
     );
     return () => { current = false; };
   }, [name, key, asked, gate.generation]);
@@ -45,18 +46,49 @@ export function useOperation(name, params = {}, { on = [], every = 0 } = {}) {
   return { ...answer, again };
 }
 
-/** Do something by a button: says while it runs, and what went wrong.
+/** Ask for rows page by page. What came meanwhile is counted, and shown when asked for: nothing
+ * moves under the pointer. Rows that are shown stay as they are now.
+ * @param {string} name @param {object} params
+ * @param {{list: string, by: string, keyOf: (row: any) => string, on?: string[], every?: number}} how
+ *   the member with the rows, and the parameter that takes `next` */
+export function useRows(name, params, { list, by, keyOf, on, every }) {
+  const gate = useGate();
+  const newest = useOperation(name, params, { on, every });
+  const shown = useRef({ of: null, rows: [], next: "" });
+  const [, draw] = useState(0);
+  const key = JSON.stringify(params);
+  const page = newest.of === key ? newest.data : null;
+  const show = (changes) => { shown.current = { ...shown.current, ...changes }; };
+  const newestOnes = () => show({ of: key, rows: page[list], next: page.next });
+  if (page && (shown.current.of !== key || !shown.current.rows.length)) newestOnes();
+  const more = useAction(async () => {
+    const older = await gate.call(name, { ...params, [by]: shown.current.next });
+    if (shown.current.of === key) show({ rows: [...shown.current.rows, ...older[list]], next: older.next });
+  });
+  const now = new Map((page?.[list] ?? []).map((row) => [keyOf(row), row]));
+  const { of, rows, next } = shown.current;
+  const known = new Set(rows.map(keyOf));
+  return {
+    rows: of === key ? rows.map((row) => now.get(keyOf(row)) ?? row) : newest.problem ? [] : null,
+    problem: newest.problem ?? more.problem,
+    fresh: of === key ? [...now.keys()].filter((one) => !known.has(one)).length : 0,
+    all: () => { newestOnes(); draw((count) => count + 1); },
+    more: next ? more : null,
+  };
+}
+
+/** Do something by a button: says while it runs, what came of it and what went wrong.
  * @param {(...given: any[]) => Promise<any>} work */
 export function useAction(work) {
-  const [state, setState] = useState({ busy: false, problem: null });
+  const [state, setState] = useState({ busy: false, problem: null, result: null });
   const run = async (...given) => {
-    setState({ busy: true, problem: null });
+    setState({ busy: true, problem: null, result: null });
     try {
       const result = await work(...given);
-      setState({ busy: false, problem: null });
+      setState({ busy: false, problem: null, result });
       return result;
     } catch (problem) {
-      setState({ busy: false, problem });
+      setState({ busy: false, problem, result: null });
       return undefined;
     }
   };
@@ -99,6 +131,9 @@ export function Text({ text }) {
   return parts.length ? [...parts, whole.slice(last)] : whole;
 }
 
+/** An id, cut in its middle; whoever shows it gives the whole one as a title. @param {string} id */
+export const short = (id) => (id.length > 18 ? `${id.slice(0, 9)}…${id.slice(-6)}` : id);
+
 const STEPS = [[60, "s", 1], [3600, "min", 60], [86400, "h", 3600], [Infinity, "d", 86400]];
 
 /** A time, as long ago it is; the exact one on focus or under the pointer. @param {{at: string}} given */
@@ -128,7 +163,12 @@ export function Wrong({ problem }) {
 /** Rows, a view of each, or the sentence that says how to fill it.
  * @param {{rows: any[] | null | undefined, columns: [string, (row: any) => any][], empty: any,
  *   label: string, keyOf?: (row: any) => string, current?: string}} given */
-export function Table({ rows, columns, empty, label, keyOf, current }) {
+export function Table(given) {
+  // One root whatever is in it: Preact puts what follows a root that changes before everything else.
+  return html`<div>${table(given)}</div>`;
+}
+
+function table({ rows, columns, empty, label, keyOf, current }) {
   if (!rows) return html`<p class="faint" aria-busy="true">Asking…</p>`;
   if (!rows.length) return html`<p class="empty">${empty}</p>`;
   return html`<div class="scroll" role="region" aria-label=${label} tabindex="0"><table>
@@ -139,6 +179,17 @@ export function Table({ rows, columns, empty, label, keyOf, current }) {
       return html`<tr key=${key} aria-current=${current === key ? "true" : null}>
         ${columns.map(([, show]) => html`<td>${show(row)}</td>`)}</tr>`;
     })}</tbody></table></div>`;
+}
+
+/** What stands above rows: how many came since. @param {{rows: {fresh: number, all: () => void}}} given */
+export function Fresh({ rows }) {
+  return html`<span role="status">${rows.fresh
+    ? html`<button type="button" class="small primary" onClick=${rows.all}>${rows.fresh} new</button>` : null}</span>`;
+}
+
+/** What stands below rows: those before them. @param {{rows: {more: any}}} given */
+export function Older({ rows }) {
+  return rows.more && html`<p><button type="button" disabled=${rows.more.busy} onClick=${rows.more.run}>Older</button></p>`;
 }
 
 /** A button that says which scope it lacks instead of failing.
@@ -163,18 +214,21 @@ export function Command({ text }) {
     <button type="button" class="small" onClick=${copy}>${copied ? "copied" : "copy"}</button></p>`;
 }
 
-/** The rows that are shown, as a file. @param {{rows: object[] | null | undefined, name: string}} given */
-export function Download({ rows, name }) {
-  const save = (kind, text) => {
+/** The rows that are shown, as a file.
+ * @param {{rows: object[] | null | undefined, name: string, lines?: boolean}} given `lines`: JSON, a row a line */
+export function Download({ rows, name, lines = false }) {
+  const save = (kind, text, ending) => {
     const link = document.createElement("a");
     link.href = `data:${kind};charset=utf-8,${encodeURIComponent(text)}`;
-    link.download = `${name}.${kind === "text/csv" ? "csv" : "json"}`;
+    link.download = `${name}.${ending}`;
     link.click();
   };
   if (!rows?.length) return null;
   return html`<span class="download">
-    <button type="button" class="small" onClick=${() => save("text/csv", csv(rows))}>CSV</button>
-    <button type="button" class="small" onClick=${() => save("application/json", JSON.stringify(rows, null, 1))}>JSON</button>
+    <button type="button" class="small" onClick=${() => save("text/csv", csv(rows), "csv")}>CSV</button>
+    ${lines
+      ? html`<button type="button" class="small" onClick=${() => save("application/x-ndjson", rows.map((row) => `${JSON.stringify(row)}\n`).join(""), "jsonl")}>JSON lines</button>`
+      : html`<button type="button" class="small" onClick=${() => save("application/json", JSON.stringify(rows, null, 1), "json")}>JSON</button>`}
   </span>`;
 }
 

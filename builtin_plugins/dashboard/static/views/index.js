@@ -3,6 +3,7 @@
 import { Home } from "./home.js";
 import { Chat } from "./chat.js";
 import { Approvals } from "./approvals.js";
+import { Audit } from "./audit.js";
 
 /** `key` is what follows `g`; `counts` an operation whose number stands beside the title. */
 export const views = [
@@ -12,4 +13,5 @@ export const views = [
     path: "approvals", title: "Approvals", key: "a", View: Approvals,
     counts: { name: "approvals.list", of: (data) => data.approvals.length, on: ["approval"] },
   },
+  { path: "audit", title: "Audit", key: "d", View: Audit },
 ];
