@@ -16,7 +16,7 @@ DEV := .venv/stamp-dev
 PYTEST_ARGS ?=
 GUARDS_ARGS ?=
 WEIGH_ARGS ?=
-EXTRAS := postgres,sentence-transformers,ed25519,otel,testing
+EXTRAS := cel,wasm,postgres,sentence-transformers,ed25519,otel,testing
 
 # -- set-up -------------------------------------------------------------------------
 
@@ -167,13 +167,15 @@ weigh: $(DEV)  ## count what the product weighs, against what is recorded
 build: $(DEV)  ## sdist and wheel, in dist/
 	@$(PY) -m build --no-isolation --outdir dist .
 
-# One file that runs where Python 3.11 is; it unpacks itself on its first run.
+# One file that runs where Python 3.11 is; it unpacks itself on its first run. PYZ_EXTRAS=cel,wasm
+# puts extras into it.
+PYZ_EXTRAS ?=
 pyz: $(DEV)  ## one file to copy: dist/hookgate.pyz
 	@$(PY) -m pip install -qq --disable-pip-version-check --constraint constraints.txt --group pyz
 	@mkdir -p dist
 	@$(PY) -m shiv -qq --compressed --entry-point hookgate.cli:main \
 	  --python '/usr/bin/env python3' --output-file dist/hookgate.pyz \
-	  --constraint constraints.txt .
+	  --constraint constraints.txt '.$(if $(PYZ_EXTRAS),[$(PYZ_EXTRAS)])'
 	@ls -l dist/hookgate.pyz | awk '{ printf "dist/hookgate.pyz: %.1f MB\n", $$5 / 1e6 }'
 
 vectors: $(DEV)  ## embed anew what every gateway would embed at its first start

@@ -339,3 +339,29 @@ def test_constraints_are_made_for_every_extra() -> None:
     (extras,) = re.findall(r"^EXTRAS := (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.M)
 
     assert extras.split(",") == list(PYPROJECT["project"]["optional-dependencies"])
+
+
+def test_a_gateway_without_extras_starts_and_answers(tmp_path: Path) -> None:
+    modules = {
+        module
+        for module, distributions in packages_distributions().items()
+        for extra, needed in PYPROJECT["project"]["optional-dependencies"].items()
+        if extra != "testing"
+        and {canonicalize_name(Requirement(text).name) for text in needed}
+        & set(map(canonicalize_name, distributions))
+    }
+    assert {"cel_expr_python", "wasmtime"} <= modules
+    code = f"""
+import asyncio, sys
+sys.modules.update(dict.fromkeys({sorted(modules)}))
+from hookgate.gateway import Gateway
+
+async def main():
+    async with Gateway() as gateway:
+        print((await gateway.chat("what is 17*23?")).answer, gateway.host.status()["degraded"])
+
+asyncio.run(main())
+"""
+    said = run(sys.executable, "-c", code, cwd=tmp_path, HOME=str(tmp_path))
+    assert "391" in said
+    assert "not installed" not in said

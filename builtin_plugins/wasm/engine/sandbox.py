@@ -7,6 +7,7 @@ import hashlib
 import os
 from collections.abc import Collection, Mapping
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,10 @@ FORMS: tuple[GuestKind, ...] = (ExtismForm(), CoreForm(), ComponentForm())
 """The forms of guests: the first that fits is taken."""
 CACHE_BYTES = 1024 * 1024 * 1024
 MEMORY_BYTES = 1024 * 1024 * 1024
+
+NO_WASMTIME = (
+    "found no wasmtime, which guests run in: run `pip install 'hookgate[wasm]'`, and start again"
+)
 
 
 class Guest:
@@ -175,6 +180,8 @@ class Sandbox:
         _look_at(data, wanted)
         refuse(await asyncio.to_thread(wasi_parts.problems, wasi), name, lasting=False)
         digest = await asyncio.to_thread(_digest, data)
+        if find_spec("wasmtime") is None:
+            raise GuestRefusedError(NO_WASMTIME, guest=name, lasting=False)
         await asyncio.to_thread(native)  # loads wasmtime, which takes a while
         try:
             machine = self.machine()

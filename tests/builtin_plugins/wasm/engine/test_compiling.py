@@ -104,6 +104,16 @@ def test_a_compiler_that_nobody_kills_ends_at_its_time_of_the_processor(long: Pa
 # -- what its errors say -----------------------------------------------------------------
 
 
+async def test_without_wasmtime_a_guest_says_what_to_install(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = wasmtime.wat2wasm(f"(module {ALLOC})")
+    monkeypatch.setitem(sys.modules, "wasmtime", None)
+    with pytest.raises(GuestRefusedError, match=r"guest 'plain': .*'hookgate\[wasm\]'") as found:
+        await sandbox.load(data, name="plain", limits=Limits(), imports=())
+    assert not found.value.lasting
+
+
 @pytest.mark.parametrize(
     "text",
     [
