@@ -7,7 +7,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Index, MetaData, bindparam, delete, insert, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Index,
+    MetaData,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    select,
+)
 
 from hookgate import Store
 from hookgate.builtin_plugins.audit.seals import Head, Sealer
@@ -61,6 +71,20 @@ _OWN = Prepared(
     _HEAD.where(_C.chain == bindparam("mine")).order_by(_C.seq.desc()).limit(1),
 )
 _ADD = Prepared(insert(ENTRIES), ENTRIES.c.keys())
+_LAST = ENTRIES.alias()
+_BEHIND = Prepared(
+    insert(ENTRIES).from_select(
+        ENTRIES.c.keys(),
+        select(*(bindparam(f"new_{column.name}", type_=column.type) for column in _C)).where(
+            exists().where(
+                _LAST.c.chain == bindparam("mine"),
+                _LAST.c.seq == bindparam("last"),
+                _LAST.c.seal == bindparam("sealed"),
+            )
+        ),
+    )
+)
+"""Adds a row where the one that it stands behind is there."""
 _FORGET = Prepared(
     delete(ENTRIES).where(_C.chain == bindparam("mine"), _C.seq <= bindparam("last"))
 )
@@ -89,21 +113,33 @@ class AuditKeeper:
         self.whole = not self.rows.in_process
         self._sealer = sealer
         self._ring = ring
+        # Of the row that was written last, on the store's one thread; it may not be committed.
+        self._end: Head | None = None
 
     async def keep(self, row: Mapping[str, Any]) -> Head:
         """Keep `row` at the end of its chain; return the head of the chain once it is committed."""
         return await self.rows.store.write(partial(self._keep, row))
 
     def _keep(self, row: Mapping[str, Any], connection: Connection) -> Head:
+        sealed = self._added(connection, row)
+        if not self.whole:
+            _FORGET.count(connection, mine=sealed["chain"], last=sealed["seq"] - self._ring)
+        self._end = Head(chain=sealed["chain"], seq=sealed["seq"], seal=sealed["seal"])
+        return self._end
+
+    def _added(self, connection: Connection, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        if (end := self._end) is not None and end.chain == row["chain"]:
+            sealed = self._sealer.chained(row, end)
+            values = {f"new_{name}": value for name, value in sealed.items()}
+            known = {"mine": end.chain, "last": end.seq, "sealed": end.seal}
+            if _BEHIND.count(connection, **values, **known):
+                return sealed
         # What stands at the end is read within the transaction: a row that could not be committed
         # leaves no gap.
         own = _OWN.rows(connection, mine=row["chain"])
-        head = _head(own[0]) if own else _newest(connection)
-        sealed = self._sealer.chained(row, head)
+        sealed = self._sealer.chained(row, _head(own[0]) if own else _newest(connection))
         _ADD.run(connection, [sealed])
-        if not self.whole:
-            _FORGET.count(connection, mine=sealed["chain"], last=sealed["seq"] - self._ring)
-        return Head(chain=sealed["chain"], seq=sealed["seq"], seal=sealed["seal"])
+        return sealed
 
     async def newest(self) -> Head | None:
         """Return the last row of all, as a head; None where there is no row."""

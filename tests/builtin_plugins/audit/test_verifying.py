@@ -27,7 +27,7 @@ from hookgate.builtin_plugins.audit.seals import (
 from hookgate.builtin_plugins.audit.settings import AuditSettings
 from hookgate.builtin_plugins.audit.tables import ENTRIES, METADATA, SCRIPTS, AuditKeeper
 from hookgate.builtin_plugins.audit.trail import Trail
-from hookgate.core.domain.errors import StartError
+from hookgate.core.domain.errors import StartError, StoreUnavailableError
 from hookgate.core.domain.ports import AUDIT
 from hookgate.core.domain.turn import Principal
 from hookgate.core.gateway.operations import Invocation
@@ -315,8 +315,19 @@ async def test_a_sealed_row_behind_emptied_ones_of_its_own_process_gives_them_aw
     assert (fault.seq, "a sealed row stands behind it" in fault.what) == (3, True)
 
 
-async def test_a_row_that_could_not_be_committed_leaves_no_gap(tmp_path: Path) -> None:
+async def test_a_row_that_could_not_be_committed_leaves_no_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with opened_store(tmp_path) as store:
+        write = store.write
+
+        async def undone(work: Any) -> Any:
+            def fails(connection: Any) -> None:
+                work(connection)
+                raise StoreUnavailableError("the disk is full")
+
+            return await write(fails)
+
         await store.migrate("audit", METADATA, SCRIPTS)
         keeper = AuditKeeper(store, SEALER, ring=1)
         trail = Trail(keeper, TurnedClock(), KnownSecrets())
@@ -324,8 +335,12 @@ async def test_a_row_that_could_not_be_committed_leaves_no_gap(tmp_path: Path) -
         with pytest.raises(Exception, match=r"NOT NULL|kind"):
             await keeper.keep({"chain": trail.chain, "at": "now"})
         await trail.append("kind", {"n": 2})
+        with monkeypatch.context() as patched, pytest.raises(StoreUnavailableError):
+            patched.setattr(store, "write", undone)
+            await trail.append("kind", {"n": 3})
+        await trail.append("kind", {"n": 4})
         found = await trail.verify(SEALER)
-    assert (found.ok, found.rows) == (True, 2)
+    assert (found.ok, found.rows) == (True, 3)
 
 
 async def test_a_ring_that_has_lost_its_first_rows_is_verified_as_far_as_it_goes() -> None:
