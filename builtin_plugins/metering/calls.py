@@ -180,6 +180,26 @@ class Call(NamedTuple):
         return cls(**words, usage=usage)
 
 
+class Query(NamedTuple):
+    """Which sums of calls are wanted.
+
+    Attributes:
+        by: What they are told apart by, of `DIMENSIONS`.
+        equal: What rows must have, by dimension; a model is ``provider/model``.
+        first: The first day, such as ``2026-11-01``; "" for no first one.
+        last: The last day; "" for no last one.
+        places: Channel and account, of which rows must have one; "*" for any. None for all.
+        most: So many groups at most, the dearest, or of days and months the last; 0 for all.
+    """
+
+    by: tuple[str, ...] = ()
+    equal: Mapping[str, str] = {}
+    first: str = ""
+    last: str = ""
+    places: tuple[tuple[str, str], ...] | None = None
+    most: int = 0
+
+
 def cause_of(turn: Turn, request: ModelRequest) -> str:
     """Return what a call is for; see the table of this module."""
     if request.cause != "turn":

@@ -14,7 +14,7 @@ from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hookgate import Principal, Store, StoreError, Usage
-from hookgate.builtin_plugins.metering.calls import COUNTS, PICO, TALLIES, sound
+from hookgate.builtin_plugins.metering.calls import COUNTS, PICO, TALLIES, Query, sound
 from hookgate.builtin_plugins.metering.tables import sums
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ EVERY = 10.0
 """Seconds between two times that rows are added."""
 AT_ONCE = 2000
 """So many rows of a writer are added in one transaction."""
+TIMES = (("day",), ("month",))
+"""What groups are put in the order of; all others begin with the dearest."""
 ORDER = "metering.sums"
 """Where adding comes among the functions that change shared rows."""
 
@@ -73,11 +75,13 @@ class Report:
     Attributes:
         groups: Sums by what they were told apart by; days and months in their order, and others
             from the dearest on.
+        found: How many groups there are.
         days: Sums by day, in order.
         whole: The sum of all.
     """
 
     groups: Mapping[tuple[str, ...], Totals]
+    found: int
     days: Mapping[str, Totals]
     whole: Totals
 
@@ -92,73 +96,61 @@ class Reports:
 
     ledger: Ledger
 
-    async def usage(
-        self,
-        by: Sequence[str] = (),
-        *,
-        equal: Mapping[str, str] | None = None,
-        first: str = "",
-        last: str = "",
-        principal: Principal | None = None,
-    ) -> Report:
+    async def usage(self, query: Query, principal: Principal | None = None) -> Report:
         """Return what calls have used, all that was handed over until now.
 
         Args:
-            by: What sums are told apart by, of `DIMENSIONS`.
-            equal: What calls must have, by dimension; a model is ``provider/model``.
-            first: The first day, such as ``2026-11-01``; "" for no first one.
-            last: The last day; "" for no last one.
+            query: Which sums are wanted.
             principal: Who asks: calls of sessions that they may not see are left out. None for
                 nobody from whom anything is hidden.
 
         Raises:
             StoreError: The ledger cannot be read.
         """
+        by, most = query.by, query.most
         # A session's key is kept as databases take it, and asked for as it is.
-        equal = {name: sound(value) for name, value in (equal or {}).items()}
+        query = query._replace(equal={name: sound(text) for name, text in query.equal.items()})
         bound = None if principal is None or principal.sees_all else principal
-        # Which sessions somebody may see is told session by session.
-        extra = ("session",) if bound and "session" not in by else ()
-        wanted = [(*by, *extra), ("day", *(("session",) if bound else ()))]
-        places = tuple((one.channel, one.account) for one in bound.bindings) if bound else None
+        if bound:
+            places = tuple((one.channel, one.account) for one in bound.bindings)
+            # Which sessions somebody may see is told session by session.
+            query = query._replace(by=(*by, "session"), places=places)
+        if bound or by[:1] in TIMES:
+            query = query._replace(most=0)
+        queries = [query, query._replace(by=("day", *query.by[len(by) :]), most=0)]
         await self.ledger.flush()
-        queries = [sums.Query(names, equal, first, last, places) for names in wanted]
-        rows = [
-            [(row, Totals.of_row(row)) for row in found]
-            for found in await self.ledger.store.read(sums.usage(queries))
-        ]
+        groups, days = await self.ledger.store.read(sums.usage(queries))
         if bound:
             sees = cache(bound.sees)
-            rows = [[pair for pair in found if sees(pair[0]["session"])] for found in rows]
-        groups, days = (
-            _merged(found, names) for found, names in zip(rows, (by, ("day",)), strict=True)
+            groups, days = (
+                [row for row in rows if sees(row["session"])] for rows in (groups, days)
+            )
+        by_group, by_day = _merged(groups, by), _merged(days, ("day",))
+        return Report(
+            groups=_in_order(by_group, by, most),
+            found=groups[0]["groups"] if query.most and groups else len(by_group),
+            days={key[0]: by_day[key] for key in sorted(by_day)},
+            whole=reduce(Totals.plus, by_day.values(), Totals()),
         )
-        whole = reduce(Totals.plus, days.values(), Totals())
-        return Report(_in_order(groups, by), {key[0]: days[key] for key in sorted(days)}, whole)
 
 
-_Pair = tuple["Mapping[str, Any]", Totals]
-
-
-def _merged(found: Iterable[_Pair], by: Sequence[str]) -> dict[tuple[str, ...], Totals]:
+def _merged(rows: Iterable[dict[str, Any]], by: Sequence[str]) -> dict[tuple[str, ...], Totals]:
     groups: dict[tuple[str, ...], Totals] = {}
-    for words, totals in found:
-        key = tuple(words[name] for name in by)
+    for row in rows:
+        key, totals = tuple(row[name] for name in by), Totals.of_row(row)
         groups[key] = groups[key].plus(totals) if key in groups else totals
     return groups
 
 
 def _in_order(
-    groups: dict[tuple[str, ...], Totals], by: Sequence[str]
+    groups: dict[tuple[str, ...], Totals], by: tuple[str, ...], most: int
 ) -> dict[tuple[str, ...], Totals]:
-    if by and by[0] in ("day", "month"):
-        return {key: groups[key] for key in sorted(groups)}
-
     def dearest(key: tuple[str, ...]) -> tuple[Any, ...]:
         totals = groups[key]
         return -totals.cost, -totals.usage.total, -totals.calls, key
 
-    return {key: groups[key] for key in sorted(groups, key=dearest)}
+    keys = sorted(groups)[-most:] if by[:1] in TIMES else sorted(groups, key=dearest)
+    return {key: groups[key] for key in keys[: most or None]}
 
 
 @dataclass(eq=False)

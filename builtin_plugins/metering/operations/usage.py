@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, create_model, field_validator
 
 from hookgate import Invocation, OperationModel, operation
-from hookgate.builtin_plugins.metering.calls import COUNTS, DIMENSIONS
+from hookgate.builtin_plugins.metering.calls import COUNTS, DIMENSIONS, Query
 from hookgate.builtin_plugins.metering.limits import dollars
 
 if TYPE_CHECKING:
@@ -177,21 +177,16 @@ class UsageOperations:
         """
         reports, names = self.reports, params.names
         assert reports is not None, "operations are called between start and stop"
-        first, last = params.days
-        report = await reports.usage(
-            names, equal=params.equal, first=first, last=last, principal=invocation.principal
-        )
-        found = list(report.groups.items())
-        # Of more days than are wanted the last ones; of others, the dearest.
-        in_time = bool(names) and names[0] in ("day", "month")
-        kept = found[-params.limit :] if in_time else found[: params.limit]
+        wanted = Query(names, params.equal, *params.days, most=params.limit)
+        report = await reports.usage(wanted, invocation.principal)
         groups = [
-            Group(of=dict(zip(names, key, strict=True)), **_sums(totals)) for key, totals in kept
+            Group(of=dict(zip(names, key, strict=True)), **_sums(totals))
+            for key, totals in report.groups.items()
         ]
         return UsageSums(
             by=list(names),
             groups=groups,
-            more=len(report.groups) - len(groups),
+            more=report.found - len(groups),
             days=[Group(of={"day": day}, **_sums(totals)) for day, totals in report.days.items()],
             whole=Used(**_sums(report.whole)),
             durable=reports.ledger.store.durable,

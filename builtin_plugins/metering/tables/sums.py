@@ -15,11 +15,14 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
+    CompoundSelect,
     Connection,
-    RowMapping,
+    Row,
+    Select,
     Table,
     and_,
     case,
+    column,
     false,
     func,
     literal_column,
@@ -27,10 +30,11 @@ from sqlalchemy import (
     or_,
     select,
     true,
+    union_all,
     update,
 )
 
-from hookgate.builtin_plugins.metering.calls import COUNTS, PICO, TALLIES, WORDS
+from hookgate.builtin_plugins.metering.calls import COUNTS, PICO, TALLIES, WORDS, Query
 from hookgate.builtin_plugins.metering.tables.ledger import (
     CALLS,
     DAYS,
@@ -62,24 +66,6 @@ class Chunk(NamedTuple):
     sums: Sequence[Mapping[str, Any]]
 
 
-class Query(NamedTuple):
-    """Which sums are wanted.
-
-    Attributes:
-        by: What they are told apart by, of `DIMENSIONS`.
-        equal: What rows must have, by dimension.
-        first: The first day, such as ``2026-11-01``; "" for no first one.
-        last: The last day; "" for no last one.
-        places: Channel and account, of which rows must have one; "*" for any. None for all.
-    """
-
-    by: tuple[str, ...]
-    equal: Mapping[str, str]
-    first: str = ""
-    last: str = ""
-    places: tuple[tuple[str, str], ...] | None = None
-
-
 def next_chunk(limit: int) -> Callable[[Connection], list[Chunk]]:
     """Return a reader of rows that are in no sum yet: of each writer at most `limit`."""
 
@@ -89,8 +75,8 @@ def next_chunk(limit: int) -> Callable[[Connection], list[Chunk]]:
             to = _whole(connection, writer, after, min(top, after + limit))
             if to > after:
                 words = [CALLS.c[name] for name in _KEPT]
-                query = _grouped(words, _of_calls()).where(*_between(writer, after, to))
-                rows = [_plain(row) for row in connection.execute(query).mappings()]
+                rows_of = select(*words, *_of_calls()).where(*_between(writer, after, to))
+                rows = [_plain(row) for row in connection.execute(_grouped(rows_of, _KEPT))]
                 chunks.append(Chunk(writer, after, to, rows))
         return chunks
 
@@ -118,7 +104,7 @@ def added(chunk: Chunk) -> Callable[[Connection], bool]:
 def usage(queries: Sequence[Query]) -> Callable[[Connection], list[list[dict[str, Any]]]]:
     """Return a reader of the sums for each of `queries`, all of one moment.
 
-    What one query returns may have several rows of the same group: they are to be added up.
+    Each row has the sums of one group, and as `groups` how many there are.
     """
 
     def read(connection: Connection) -> list[list[dict[str, Any]]]:
@@ -134,15 +120,23 @@ def usage(queries: Sequence[Query]) -> Callable[[Connection], list[list[dict[str
 def _found(
     connection: Connection, query: Query, tails: Sequence[tuple[str, int, int]]
 ) -> Iterator[dict[str, Any]]:
-    needed = {*query.by, *query.equal}
-    table = SESSION_DAYS if "session" in needed else DAYS
-    sums = [func.sum(table.c[name]).label(name) for name in SUMS]
-    statement = _grouped(_columns(table, query.by), sums).where(*_wanted(table, query))
-    yield from (_plain(row) for row in connection.execute(statement).mappings())
-    statement = _grouped(_columns(CALLS, query.by), _of_calls()).where(*_wanted(CALLS, query))
-    for writer, after, top in tails:
-        rows = connection.execute(statement.where(*_between(writer, after, top))).mappings()
-        yield from (_plain(row) for row in rows)
+    table = SESSION_DAYS if "session" in {*query.by, *query.equal} else DAYS
+    kept = select(*_columns(table, query.by), *(table.c[name] for name in SUMS))
+    late = select(*_columns(CALLS, query.by), *_of_calls())
+    behind = or_(false(), *(and_(*_between(*tail)) for tail in tails))
+    both = union_all(kept.where(*_wanted(table, query)), late.where(behind, *_wanted(CALLS, query)))
+    groups = _grouped(both, query.by).add_columns(func.count().over().label("groups"))
+    if query.most:
+        groups = groups.order_by(*_dearest(query.by)).limit(query.most)
+    return (_plain(row) for row in connection.execute(groups))
+
+
+def _dearest(by: Sequence[str]) -> Iterator[Any]:
+    """Yield what puts the dearest group first; to a billionth, where a sum is past 2^53."""
+    yield (func.sum(column("cost_dollars")) + func.sum(column("cost_rest")) * (1.0 / PICO)).desc()
+    yield sum((func.sum(column(name)) for name in COUNTS[1:]), func.sum(column(COUNTS[0]))).desc()
+    yield func.sum(column("calls")).desc()
+    yield from map(column, by)
 
 
 def _behind_marks(connection: Connection) -> Iterable[tuple[str, int, int]]:
@@ -176,32 +170,32 @@ def _between(writer: str, after: int, to: int) -> tuple[ColumnElement[bool], ...
 
 
 def _of_calls() -> list[ColumnElement[Any]]:
-    """Return what is added up, of rows of the ledger."""
+    """Return what is added up, of a row of the ledger."""
     dollar: ColumnElement[Any] = literal_column(str(PICO))
     cost, saved = func.coalesce(CALLS.c.cost, 0), CALLS.c.saved
     sent = CALLS.c.sent
     tallies: dict[str, ColumnElement[Any]] = {
-        "calls": func.count(),
-        "refused": _times(not_(sent)),
-        "failed": _times(sent & (CALLS.c.status != "done")),
-        "estimated": _times(sent & not_(CALLS.c.reported)),
-        "unpriced": _times(CALLS.c.cost.is_(None)),
+        "calls": literal_column("1"),
+        "refused": _once(not_(sent)),
+        "failed": _once(sent & (CALLS.c.status != "done")),
+        "estimated": _once(sent & not_(CALLS.c.reported)),
+        "unpriced": _once(CALLS.c.cost.is_(None)),
         # Whole dollars and the rest apart: their sums fit 64 bits, whatever they are of.
-        "cost_dollars": func.sum(cost.op("/")(dollar)),
-        "cost_rest": func.sum(cost.op("%")(dollar)),
-        "saved_dollars": func.sum(saved.op("/")(dollar)),
-        "saved_rest": func.sum(saved.op("%")(dollar)),
+        "cost_dollars": cost.op("/")(dollar),
+        "cost_rest": cost.op("%")(dollar),
+        "saved_dollars": saved.op("/")(dollar),
+        "saved_rest": saved.op("%")(dollar),
     }
-    counts = {name: func.sum(CALLS.c[name]) for name in COUNTS}
-    return [column.label(name) for name, column in {**counts, **tallies}.items()]
+    counts = [CALLS.c[name] for name in COUNTS]
+    return [*counts, *(column.label(name) for name, column in tallies.items())]
 
 
-def _times(condition: ColumnElement[bool]) -> ColumnElement[int]:
-    return func.sum(case((condition, 1), else_=0))
+def _once(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    return case((condition, 1), else_=0)
 
 
 def _columns(table: Table, by: Iterable[str]) -> list[ColumnElement[Any]]:
-    return [_column(table, name).label(name) for name in by]
+    return [_column(table, name).label(name) for name in dict.fromkeys(by)]
 
 
 def _column(table: Table, name: str) -> ColumnElement[Any]:
@@ -212,12 +206,12 @@ def _column(table: Table, name: str) -> ColumnElement[Any]:
     return table.c[name]
 
 
-def _grouped(words: Sequence[ColumnElement[Any]], sums: Sequence[ColumnElement[Any]]) -> Any:
-    # By place: PostgreSQL takes an expression with a parameter for another one each time.
-    places: list[ColumnElement[Any]] = [
-        literal_column(str(place)) for place in range(1, len(words) + 1)
-    ]
-    return select(*words, *sums).group_by(*places).having(func.count() > 0)
+def _grouped(rows: Select[Any] | CompoundSelect[Any], by: Sequence[str]) -> Select[Any]:
+    """Return the sums of rows, for each group of them that there is."""
+    each = rows.subquery().c
+    words = [each[name] for name in dict.fromkeys(by)]
+    sums = [func.sum(each[name]).label(name) for name in SUMS]
+    return select(*words, *sums).group_by(*words).having(func.count() > 0)
 
 
 def _wanted(table: Table, query: Query) -> Iterator[ColumnElement[bool]]:
@@ -236,9 +230,10 @@ def _at(table: Table, channel: str, account: str) -> ColumnElement[bool]:
     return and_(true(), *(table.c[name] == value for name, value in wanted.items() if value != "*"))
 
 
-def _plain(row: RowMapping) -> dict[str, Any]:
+def _plain(row: Row[Any]) -> dict[str, Any]:
     """Return a row whose sums are `int`, as which PostgreSQL has them in no other way."""
-    return {name: int(value) if name in _SUMMED else value for name, value in row.items()}
+    found = row._mapping
+    return {name: int(value) if name in _SUMMED else value for name, value in found.items()}
 
 
 _SUMMED = frozenset(SUMS)

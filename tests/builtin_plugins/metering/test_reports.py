@@ -19,10 +19,10 @@ from tests.builtin_plugins.stores import differences, opened_store
 from tests.support.examples import sampled
 
 from hookgate.builtin_plugins.metering import tables
-from hookgate.builtin_plugins.metering.calls import DIMENSIONS
+from hookgate.builtin_plugins.metering.calls import DIMENSIONS, Query
 from hookgate.builtin_plugins.metering.ledger import Ledger
 from hookgate.builtin_plugins.metering.limits import dollars
-from hookgate.builtin_plugins.metering.reports import Reports, Rollup, Totals
+from hookgate.builtin_plugins.metering.reports import Report, Reports, Rollup, Totals
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.core.domain.turn import Claim, Principal
@@ -45,6 +45,16 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     async with on_postgres(request.getfixturevalue("url"), tmp_path) as store:
         await store.migrate("metering", tables.METADATA, tables.SCRIPTS)
         yield store
+
+
+async def usage(
+    reports: Reports,
+    by: Sequence[str] = (),
+    *,
+    principal: Principal | None = None,
+    **query: Any,
+) -> Report:
+    return await reports.usage(Query(tuple(by), **query), principal)
 
 
 @asynccontextmanager
@@ -121,10 +131,16 @@ async def test_sums_are_exact_however_they_are_told_apart(store: SqlStore, rolle
         assert await rollup.roll() == 0
     reports = Reports(ledger)
     for by in [*((name,) for name in DIMENSIONS), ("day", "model"), ("session", "key"), ()]:
-        report = await reports.usage(by)
+        report = await usage(reports, by)
         assert dict(report.groups) == expected(calls, by)
         assert report.whole == expected(calls, ())[()]
         assert list(report.days) == ["2026-10-31", "2026-11-01", "2026-11-21"]
+        for most in (1, 2, 5):
+            some = await usage(reports, by, most=most)
+            shown = list(report.groups)
+            shown = shown[-most:] if by[:1] in (("day",), ("month",)) else shown[:most]
+            assert (list(some.groups), some.found) == (shown, len(report.groups))
+            assert some.whole == report.whole
     # More than 64 bits hold.
     assert report.whole.cost > 2**64
     await ledger.close()
@@ -140,17 +156,17 @@ async def test_calls_are_chosen_by_days_and_by_all_that_is_known_of_them(store: 
             await rollup.roll()
     reports = Reports(ledger)
     november = [call for call in calls if call.day >= "2026-11-01"]
-    found = await reports.usage(("agent",), first="2026-11-01")
+    found = await usage(reports, ("agent",), first="2026-11-01")
     assert dict(found.groups) == expected(november, ("agent",))
-    found = await reports.usage(("agent",), first="2026-11-01", last="2026-11-01")
+    found = await usage(reports, ("agent",), first="2026-11-01", last="2026-11-01")
     assert list(found.days) == ["2026-11-01"]
-    found = await reports.usage(("day",), equal={"model": "acme/small/v2", "key": "ci"})
+    found = await usage(reports, ("day",), equal={"model": "acme/small/v2", "key": "ci"})
     chosen = [call for call in calls if call.model == "small/v2" and call.key == "ci"]
     assert dict(found.groups) == expected(chosen, ("day",))
-    found = await reports.usage(("model",), equal={"session": "main:slack:local:a"})
+    found = await usage(reports, ("model",), equal={"session": "main:slack:local:a"})
     chosen = [call for call in calls if call.session == "main:slack:local:a"]
     assert dict(found.groups) == expected(chosen, ("model",))
-    found = await reports.usage(("model",), equal={"key": "nobody"})
+    found = await usage(reports, ("model",), equal={"key": "nobody"})
     assert (found.groups, found.days, found.whole) == ({}, {}, Totals())
     await ledger.close()
 
@@ -164,8 +180,8 @@ async def test_groups_come_by_time_or_the_dearest_first(store: SqlStore) -> None
     ]:
         ledger.hand_over(made_call(day=day, agent=agent, cost=cost))
     reports = Reports(ledger)
-    assert [key[0][-1] for key in (await reports.usage(("day",))).groups] == ["1", "2", "3"]
-    assert [key[0] for key in (await reports.usage(("agent",))).groups] == ["b", "c", "a"]
+    assert [key[0][-1] for key in (await usage(reports, ("day",))).groups] == ["1", "2", "3"]
+    assert [key[0] for key in (await usage(reports, ("agent",))).groups] == ["b", "c", "a"]
     await ledger.close()
 
 
@@ -186,16 +202,16 @@ async def test_who_is_bound_to_some_addresses_sees_what_was_used_there(
         await Rollup(store).roll()
     mine = [call for call in calls if call.session == "main:slack:local:a"]
     for by in [("day",), ("session",), ("principal", "model"), ()]:
-        report = await reports.usage(by, principal=SLACK)
+        report = await usage(reports, by, principal=SLACK)
         assert dict(report.groups) == expected(mine, by)
         assert report.whole == expected(mine, ())[()]
     # What they may not see, they cannot ask for by name.
-    report = await reports.usage(equal={"session": "main:slack:local:b"}, principal=SLACK)
+    report = await usage(reports, equal={"session": "main:slack:local:b"}, principal=SLACK)
     assert report.whole == Totals()
     nobody = Principal(id="token:none", bindings=())
-    assert (await reports.usage(("day",), principal=nobody)).whole == Totals()
+    assert (await usage(reports, ("day",), principal=nobody)).whole == Totals()
     for one in (Principal.owner(), Principal(id="token:ops", scopes=frozenset({"operate"}))):
-        assert (await reports.usage(principal=one)).whole.calls == len(calls)
+        assert (await usage(reports, principal=one)).whole.calls == len(calls)
     await ledger.close()
 
 
@@ -207,9 +223,9 @@ async def test_without_a_store_the_last_calls_are_reported() -> None:
     reports = Reports(ledger)
     assert not reports.ledger.store.durable
     for by in [("month",), ("model", "day"), ()]:
-        assert dict((await reports.usage(by)).groups) == expected(calls, by)
-    found = await reports.usage(
-        ("day",), first="2026-11-01", last="2026-11-02", equal={"key": "ci"}
+        assert dict((await usage(reports, by)).groups) == expected(calls, by)
+    found = await usage(
+        reports, ("day",), first="2026-11-01", last="2026-11-02", equal={"key": "ci"}
     )
     chosen = [call for call in calls if call.day == "2026-11-01" and call.key == "ci"]
     assert dict(found.groups) == expected(chosen, ("day",))
@@ -239,7 +255,7 @@ async def test_reports_are_exact_while_gateways_write_and_add_up_at_once(store: 
     async def watch() -> None:
         reports, last = Reports(ledgers[0]), 0
         while not over.is_set():
-            seen = (await reports.usage()).whole.calls
+            seen = (await usage(reports)).whole.calls
             # None is counted twice, and none goes away.
             assert last <= seen <= given
             last = seen
@@ -254,7 +270,7 @@ async def test_reports_are_exact_while_gateways_write_and_add_up_at_once(store: 
     await watching
     calls = [*some_calls(0, 150), *some_calls(1, 150)]
     for by in [("day",), ("session",)]:
-        assert dict((await Reports(ledgers[0]).usage(by)).groups) == expected(calls, by)
+        assert dict((await usage(Reports(ledgers[0]), by)).groups) == expected(calls, by)
     assert await differences(store, tables.METADATA) == []
 
 
@@ -274,7 +290,7 @@ async def test_what_is_added_is_added_once_however_often_it_is_tried(store: SqlS
         await store.write(killed)
     assert [await store.write(tables.sums.added(chunk)) for _ in range(3)] == [True, False, False]
     assert await Rollup(store).roll() == 0
-    assert (await Reports(ledger).usage()).whole == expected(calls, ())[()]
+    assert (await usage(Reports(ledger))).whole == expected(calls, ())[()]
 
 
 async def test_a_row_that_is_still_to_come_is_not_passed_over(store: SqlStore) -> None:
@@ -287,11 +303,11 @@ async def test_a_row_that_is_still_to_come_is_not_passed_over(store: SqlStore) -
     await store.insert(calls, [rows[0], rows[2]])  # the third is being tried again
     rollup, reports = Rollup(store), Reports(ledger)
     assert await rollup.roll() == 2
-    assert (await reports.usage()).whole.calls == 3
+    assert (await usage(reports)).whole.calls == 3
     await store.insert(calls, [rows[1]])
-    assert (await reports.usage()).whole.calls == 4
+    assert (await usage(reports)).whole.calls == 4
     assert await rollup.roll() == 2
-    assert (await reports.usage()).whole.calls == 4
+    assert (await usage(reports)).whole.calls == 4
     await ledger.close()
 
 
@@ -312,7 +328,7 @@ async def test_it_adds_by_itself_while_it_is_open(store: SqlStore) -> None:
     await added.wait()
     running.cancel()
     assert await Rollup(store).roll() == 0
-    assert (await Reports(ledger).usage()).whole.calls == 1
+    assert (await usage(Reports(ledger))).whole.calls == 1
 
 
 def test_dollars_are_exact() -> None:
