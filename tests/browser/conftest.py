@@ -15,7 +15,7 @@ import pytest
 from tests.support.wire import tokens
 
 from hookgate import Gateway, Settings
-from hookgate.core.gateway.serve import listen
+from hookgate.core.gateway.serve import Listener, listen
 
 DRIVER = find_spec("playwright")
 collect_ignore_glob = [] if DRIVER else ["test_*.py"]
@@ -36,18 +36,23 @@ class Shown:
 
     Attributes:
         gateway: The gateway.
-        url: Where it listens.
+        listener: Its listener.
         page: Playwright's page.
         faults: What the browser has complained about.
         tokens: The tokens of the settings, by name.
     """
 
     gateway: Gateway
-    url: str
+    listener: Listener
     page: Any
     context: Any
     tokens: dict[str, str]
     faults: list[str] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        """Where the gateway listens."""
+        return self.listener.url
 
     async def open(self, view: str = "") -> None:
         """Go to a view and wait until it is there."""
@@ -146,7 +151,7 @@ def show(chromium: Any, tmp_path: Path) -> Show:
                 reduced_motion="reduce",
                 viewport={"width": width, "height": 900},
             )
-            shown = Shown(gateway, listener.url, await context.new_page(), context, made)
+            shown = Shown(gateway, listener, await context.new_page(), context, made)
             shown.watch(shown.page)
             yield shown
             await context.close()

@@ -7,6 +7,7 @@ from tests.browser.conftest import Show, Shown
 
 from hookgate import Principal
 from hookgate.clients import call_operation
+from hookgate.core.gateway.server import SERVER
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
@@ -148,3 +149,25 @@ async def _views(shown: Shown) -> list[str]:
     )
     assert len(links) >= 3
     return [str(link) for link in links]
+
+
+async def test_a_gateway_that_goes_away_loses_nothing_that_was_typed(show: Show) -> None:
+    async with show() as shown:
+        await shown.open("chat")
+        await shown.page.fill("#message", "half a thought")
+        server = shown.listener.app[SERVER]
+        for client in server.clients:
+            client.end(1001, "the gateway stops")
+        await shown.until("The gateway is away")
+        assert await shown.page.get_by_role("button", name="Send").is_disabled()
+        await shown.page.get_by_text("The gateway is away").wait_for(state="detached")
+        assert await shown.page.input_value("#message") == "half a thought"
+        await shown.page.press("#message", "Enter")
+        await shown.page.wait_for_selector(".cost")
+
+
+async def test_an_address_of_nothing_leads_home(show: Show) -> None:
+    async with show() as shown:
+        await shown.open("no-such-view/%E0%A4%A?x=%E0%A4%A")
+        await shown.page.click("main a")
+        await shown.until("Everything works as it should.")

@@ -1,6 +1,6 @@
 // The shell: who is logged in, which view is shown, and the keys.
 
-import { render } from "./vendor/preact.js";
+import { render, useErrorBoundary } from "./vendor/preact.js";
 import { Gate, logIn, logOut } from "./lib/gate.js";
 import { GateContext, Wrong, html, useAction, useEffect, useOperation, useRef, useState } from "./lib/parts.js";
 import { views } from "./views/index.js";
@@ -59,9 +59,17 @@ function Frame({ gate, at }) {
     </header>
     ${gate.state === "open" ? null : html`<p class="away" role="status">The gateway is away; what is shown may be old. Trying again…</p>`}
     <main id="main" tabindex="-1" ref=${main}>${view
-      ? html`<h2>${view.title}</h2><div key=${at}><${view.View} rest=${rest.map(decoded)} /></div>`
+      ? html`<h2>${view.title}</h2><${Whole} key=${at} view=${view} rest=${rest.map(decoded)} />`
       : html`<h2>Not found</h2><p class="empty">There is no view “${at}”. <a href="#/">Home</a></p>`}</main>
     ${keys ? html`<${Keys} close=${() => setKeys(false)} />` : null}`;
+}
+
+/** A view, or what it failed with: the others are still there. */
+function Whole({ view, rest }) {
+  const [error, reset] = useErrorBoundary();
+  return error
+    ? html`<${Wrong} problem=${error} /><p><button type="button" onClick=${reset}>Try again</button></p>`
+    : html`<${view.View} rest=${rest} />`;
 }
 
 function Badge({ view }) {
