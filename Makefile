@@ -16,7 +16,7 @@ DEV := .venv/stamp-dev
 PYTEST_ARGS ?=
 GUARDS_ARGS ?=
 WEIGH_ARGS ?=
-EXTRAS := cel,wasm,postgres,sentence-transformers,ed25519,otel,testing
+EXTRAS := wasm,postgres,sentence-transformers,ed25519,otel,testing
 
 # -- set-up -------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ weigh: $(DEV)  ## count what the product weighs, against what is recorded
 build: $(DEV)  ## sdist and wheel, in dist/
 	@$(PY) -m build --no-isolation --outdir dist .
 
-# One file that runs where Python 3.11 is; it unpacks itself on its first run. PYZ_EXTRAS=cel,wasm
+# One file that runs where Python 3.11 is; it unpacks itself on its first run. PYZ_EXTRAS=wasm,postgres
 # puts extras into it.
 PYZ_EXTRAS ?=
 pyz: $(DEV)  ## one file to copy: dist/hookgate.pyz

@@ -350,7 +350,7 @@ def test_a_gateway_without_extras_starts_and_answers(tmp_path: Path) -> None:
         and {canonicalize_name(Requirement(text).name) for text in needed}
         & set(map(canonicalize_name, distributions))
     }
-    assert {"cel_expr_python", "wasmtime"} <= modules
+    assert "wasmtime" in modules
     code = f"""
 import asyncio, sys
 sys.modules.update(dict.fromkeys({sorted(modules)}))

@@ -35,17 +35,8 @@ def _environment() -> cel.Env:
     """Return what conditions may speak of: see `Facts.for_conditions`.
 
     CEL is loaded by the first condition: no rule that comes with hookgate has one.
-
-    Raises:
-        ConditionError: It is not installed.
     """
-    try:
-        from cel_expr_python import cel
-    except ModuleNotFoundError as error:
-        raise ConditionError(
-            f"conditions are written in CEL, which is not installed (found no {error.name}): "
-            "run `pip install 'hookgate[cel]'`, or say it by flags instead"
-        ) from None
+    from cel_expr_python import cel
 
     return cel.NewEnv(variables={"args": cel.Type.DYN, "tool": cel.Type.DYN, "turn": cel.Type.DYN})
 

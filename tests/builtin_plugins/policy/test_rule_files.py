@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.policy.rules import conditions
-from hookgate.builtin_plugins.policy.rules.conditions import Condition, ConditionError, Variables
+from hookgate.builtin_plugins.policy.rules.conditions import Variables
 from hookgate.builtin_plugins.policy.rules.files import files_of, read_rules, read_text_of_rules
 from hookgate.builtin_plugins.policy.rules.linting import arguments_of
 
@@ -197,10 +195,3 @@ def test_no_text_breaks_the_reader(text: str) -> None:
     reading = read_text_of_rules(text, "r.yaml")
     assert reading.problems
     assert reading.found == ()
-
-
-def test_without_cel_a_condition_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    conditions._environment.cache_clear()
-    monkeypatch.setitem(sys.modules, "cel_expr_python", None)
-    with pytest.raises(ConditionError, match=r"pip install 'hookgate\[cel\]'"):
-        Condition("args.x == 1")
