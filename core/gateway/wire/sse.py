@@ -11,7 +11,7 @@ import re
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from hookgate.core.domain.turn import Principal
 from hookgate.core.gateway.requests import CALLER
@@ -145,6 +145,7 @@ class EventStream:
         self._outbox = EventOutbox(
             self._request.protocol,
             writer,
+            chunked=hdrs.TRANSFER_ENCODING in self.response.headers,
             frames=self._server.settings.limits.queue_frames,
             overflow=self._overflow,
         )

@@ -96,7 +96,7 @@ class Outbox:
 
     def _write(self, frame: bytes) -> None:
         """Write `frame` to the transport."""
-        self._step(self._writer.write(frame))
+        raise NotImplementedError
 
     @property
     def waiting(self) -> int:
@@ -221,18 +221,37 @@ class SocketOutbox(Outbox):
 
 
 class EventOutbox(Outbox):
-    """The way out to the reader of one stream of server-sent events."""
+    """The way out to the reader of one stream of server-sent events.
 
-    __slots__ = ()
+    They are put on the transport here, as `SocketOutbox` does with its frames.
+
+    Args:
+        protocol: See `Outbox`.
+        writer: See `Outbox`.
+        chunked: Whether the response is sent in chunks, as to all but clients of HTTP/1.0.
+        frames: See `Outbox`.
+        overflow: See `Outbox`.
+    """
+
+    __slots__ = ("_chunked",)
 
     def __init__(
         self,
         protocol: web.RequestHandler,
         writer: AbstractStreamWriter,
         *,
+        chunked: bool,
         frames: int,
         overflow: Callable[[], None],
     ) -> None:
         super().__init__(protocol, writer, frames=frames, overflow=overflow)
-        # What has been written since the last wait: it never reaches the limit for waiting.
-        writer.buffer_size = -NO_DRAIN
+        self._chunked = chunked
+
+    def _write(self, frame: bytes) -> None:
+        transport = self._protocol.transport
+        if transport is None or transport.is_closing():
+            self._closed = True
+        elif self._chunked:
+            transport.write(b"%x\r\n%b\r\n" % (len(frame), frame))
+        else:
+            transport.write(frame)
