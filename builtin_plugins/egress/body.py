@@ -133,6 +133,11 @@ class Body(httpx.AsyncByteStream):
             protocol.start_timeout()
             self._look()
 
+    @property
+    def over(self) -> bool:
+        """Whether all of it has been read."""
+        return self._response.content.at_eof()
+
     def gather(self, seconds: float) -> None:
         """Let so much time pass before each further chunk, unless all of the body is there.
 

@@ -179,7 +179,8 @@ class RemoteProvider:
                 else:
                     for event in _last_events(reader, splitter):
                         yield event
-            await _drain(chunks)
+            if not getattr(stream, "over", False):
+                await _drain(chunks)
         except EgressError as error:
             for event in self._despite(error, reader, splitter):
                 yield event

@@ -19,6 +19,7 @@ from hookgate.core.hooks.tasks import until_over
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
+    from aiohttp import StreamReader
     from pydantic import BaseModel
 
     from hookgate.core.domain.events import Event
@@ -104,21 +105,17 @@ async def read_body(request: web.Request, limit: int) -> dict[str, Any]:
             "found a body that does not say it is plain JSON",
             action="send `Content-Type: application/json` and no Content-Encoding",
         )
-    data = bytearray()
+    content = request.content
+    # Most bodies have come with their head.
+    data = content.read_nowait() if content.is_eof() else await _slow_body(content, limit)
+    if len(data) > limit:
+        raise wire_error(
+            "too_large",
+            f"found a body of more than {limit} bytes",
+            action="send less, or raise `gateway.limits.frame_bytes`",
+        )
     try:
-        async with asyncio.timeout(BODY_SECONDS):
-            while chunk := await request.content.readany():
-                data += chunk
-                if len(data) > limit:
-                    raise wire_error(
-                        "too_large",
-                        f"found a body of more than {limit} bytes",
-                        action="send less, or raise `gateway.limits.frame_bytes`",
-                    )
-    except TimeoutError:
-        raise wire_error("timeout", f"the body did not come within {BODY_SECONDS:.0f} s") from None
-    try:
-        value = strict_json.loads(bytes(data))
+        value = strict_json.loads(data)
     except strict_json.StrictJSONError as error:
         raise wire_error("parse_error", str(error), action="send one strict JSON text") from None
     if not isinstance(value, dict):
@@ -126,6 +123,18 @@ async def read_body(request: web.Request, limit: int) -> dict[str, Any]:
             "invalid_params", "expected a JSON object", action="send the parameters by name"
         )
     return value
+
+
+async def _slow_body(content: StreamReader, limit: int) -> bytes:
+    """Return a body that is still coming; of one that is longer than `limit` its beginning."""
+    data = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while len(data) <= limit and (chunk := await content.readany()):
+                data += chunk
+    except TimeoutError:
+        raise wire_error("timeout", f"the body did not come within {BODY_SECONDS:.0f} s") from None
+    return bytes(data)
 
 
 class Call:
