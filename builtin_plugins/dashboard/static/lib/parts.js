@@ -36,7 +36,8 @@ export function useOperation(name, params = {}, { on = [], every = 0 } = {}) {
     let waits = 0;
     const soon = () => { waits ||= setTimeout(() => { waits = 0; again(); }, 150); };
     for (const type of on) gate.addEventListener(type, soon);
-    const timer = every ? setInterval(() => document.hidden || again(), every) : 0;
+    // Nothing is asked for while nobody looks, and no row moves under the pointer.
+    const timer = every ? setInterval(() => document.hidden || document.querySelector("tbody:hover") || again(), every) : 0;
     return () => {
       for (const type of on) gate.removeEventListener(type, soon);
       clearTimeout(waits);
@@ -160,8 +161,9 @@ export function Wrong({ problem }) {
     problem.action ? html` <span class="faint"><${Text} text=${problem.action} /></span>` : null}</p>`;
 }
 
-/** Rows, a view of each, or the sentence that says how to fill it.
- * @param {{rows: any[] | null | undefined, columns: [string, (row: any) => any][], empty: any,
+/** Rows, a view of each, or the sentence that says how to fill it. A column is its name, what it shows
+ * of a row, and a class, such as `number`.
+ * @param {{rows: any[] | null | undefined, columns: [string, (row: any) => any, string?][], empty: any,
  *   label: string, keyOf?: (row: any) => string, current?: string}} given */
 export function Table(given) {
   // One root whatever is in it: Preact puts what follows a root that changes before everything else.
@@ -173,11 +175,11 @@ function table({ rows, columns, empty, label, keyOf, current }) {
   if (!rows.length) return html`<p class="empty">${empty}</p>`;
   return html`<div class="scroll" role="region" aria-label=${label} tabindex="0"><table>
     <caption class="hidden">${label}</caption>
-    <thead><tr>${columns.map(([name]) => html`<th scope="col">${name}</th>`)}</tr></thead>
+    <thead><tr>${columns.map(([name, , kind]) => html`<th scope="col" class=${kind}>${name || html`<span class="hidden">Do</span>`}</th>`)}</tr></thead>
     <tbody>${rows.map((row, number) => {
       const key = keyOf ? keyOf(row) : String(number);
       return html`<tr key=${key} aria-current=${current === key ? "true" : null}>
-        ${columns.map(([, show]) => html`<td>${show(row)}</td>`)}</tr>`;
+        ${columns.map(([, show, kind]) => html`<td class=${kind}>${show(row)}</td>`)}</tr>`;
     })}</tbody></table></div>`;
 }
 
@@ -202,6 +204,17 @@ export function Button({ scope, onClick, busy = false, kind = "", why = "", chil
     onClick=${onClick}>${children}</button>`;
 }
 
+/** A command's words as a shell takes them. @param {string[]} words */
+export const shell = (words) =>
+  words.map((word) => (/^[\w.,:/@=+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
+
+/** A share of 1 as a bar, with what it says. @param {{share: number, label: string}} given */
+export function Meter({ share, label }) {
+  const percent = Math.round(100 * Math.min(Math.max(share, 0), 1));
+  return html`<span class=${`meter${share >= 1 ? " full" : ""}`} role="img" aria-label=${label} title=${label}>
+    <span style=${{ width: `${percent}%` }}></span></span>`;
+}
+
 /** The command that shows the same, to copy. @param {{text: string}} given */
 export function Command({ text }) {
   const [copied, setCopied] = useState(false);
@@ -210,7 +223,7 @@ export function Command({ text }) {
     setCopied(true);
     setTimeout(() => setCopied(false), 1500);
   };
-  return html`<p class="command"><code>${text}</code>
+  return html`<p class="command"><code><${Text} text=${text} /></code>
     <button type="button" class="small" onClick=${copy}>${copied ? "copied" : "copy"}</button></p>`;
 }
 

@@ -3,6 +3,7 @@
 import { Home } from "./home.js";
 import { Chat } from "./chat.js";
 import { Approvals } from "./approvals.js";
+import { Usage } from "./usage.js";
 import { Audit } from "./audit.js";
 
 /** `key` is what follows `g`; `counts` an operation whose number stands beside the title. */
@@ -13,5 +14,6 @@ export const views = [
     path: "approvals", title: "Approvals", key: "a", View: Approvals,
     counts: { name: "approvals.list", of: (data) => data.approvals.length, on: ["approval"] },
   },
+  { path: "usage", title: "Usage", key: "u", View: Usage },
   { path: "audit", title: "Audit", key: "d", View: Audit },
 ];
