@@ -191,8 +191,9 @@ docs: $(DEV)  ## write the generated pages and lines of the documentation anew
 	@$(PY) -m docs.commands_table
 	@$(PY) -m docs.inventory_record
 
-picture: $(DEV)  ## draw the picture of the demo anew
+picture: $(BROWSER)  ## draw the pictures of the demo and of the dashboard anew
 	@$(PY) -m docs.demo_picture
+	@$(PY) -m docs.dashboard_picture
 
 # Exact versions of all that a fresh environment gets today. No hashes and no addresses,
 # so that the file serves any index or mirror.
