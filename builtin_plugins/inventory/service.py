@@ -77,6 +77,8 @@ class RecordFilter(OperationModel):
     """What belongs to this agent only."""
     status: Status | None = None
     """One status only."""
+    text: str = Field(default="", max_length=200)
+    """Only what holds this text in its key, name, description or provenance."""
 
     @property
     def narrows(self) -> bool:
@@ -91,7 +93,13 @@ class RecordFilter(OperationModel):
             and (not self.scope or record.scope == self.scope)
             and (not self.agent or record.agent_id == self.agent)
             and (not self.status or record.status == self.status)
+            and (not self.text or self._says(record))
         )
+
+    def _says(self, record: CapabilityRecord) -> bool:
+        text = self.text.casefold()
+        texts = (record.source_key, record.name, record.description, record.provenance)
+        return any(text in one.casefold() for one in texts)
 
 
 @dataclass(frozen=True, slots=True)

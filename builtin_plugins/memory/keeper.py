@@ -323,6 +323,7 @@ class Keeper:
         turns: Sequence[str] = (),
         sessions: Sequence[str] = (),
         everything: bool = False,
+        check: bool = False,
     ) -> Forgotten:
         """Delete what fits any of these, in `scopes` alone, and all that was made of it.
 
@@ -336,6 +337,7 @@ class Keeper:
             turns: Of turns.
             sessions: Sessions as text.
             everything: All of the scopes.
+            check: Whether it is only said what would go.
 
         Raises:
             StoreError: The store did not take it; nothing is forgotten.
@@ -359,7 +361,13 @@ class Keeper:
             facts += forget_said(connection, scopes, said=messages, turns=turns, sessions=sessions)
             return Forgotten(facts=facts, pieces=pieces)
 
-        return await self.write(work)
+        def look(connection: Connection) -> Forgotten:
+            raise _OnlyLookedError(work(connection))
+
+        try:
+            return await self.write(look if check else work)
+        except _OnlyLookedError as looked:
+            return looked.gone
 
     def forget_with(
         self, connection: Connection, session: SessionKey, turns: Collection[str] | None
@@ -374,6 +382,14 @@ class Keeper:
             forget_said(connection, scopes, sessions=[key])
         else:
             forget_said(connection, scopes, turns=some)
+
+
+class _OnlyLookedError(Exception):
+    """What would be forgotten is known; raised so that the store undoes it."""
+
+    def __init__(self, gone: Forgotten) -> None:
+        super().__init__()
+        self.gone = gone
 
 
 def _turns(connection: Connection, scopes: Sequence[str], ids: Sequence[str]) -> set[str]:

@@ -138,6 +138,8 @@ class ForgetParams(OperationModel):
     """What was said in a session, and what was learned from it."""
     scope: str = Field(default="", max_length=1000)
     """All of a scope."""
+    check: bool = False
+    """Only say how much would go."""
 
     @model_validator(mode="after")
     def _says_which(self) -> ForgetParams:

@@ -241,22 +241,23 @@ class MemoryOperations:
         Example:
             hookgate memory forget --session main:cli:local:me
         """
-        keeper, principal = self._keeper, invocation.principal
+        keeper, principal, check = self._keeper, invocation.principal, params.check
         scopes: Sequence[str]
         if params.scope:
             scopes = await self._visible(principal, params.scope)
-            gone = await keeper.forget(scopes, everything=True)
+            gone = await keeper.forget(scopes, everything=True, check=check)
         elif params.session:
             key, _ = self._scopes(invocation, params.session)
             shared = [one for one in await self._there() if one.startswith("shared:")]
-            gone = await keeper.forget([*own_scopes(key), *shared], sessions=[str(key)])
+            scopes = [*own_scopes(key), *shared]
+            gone = await keeper.forget(scopes, sessions=[str(key)], check=check)
         elif params.turn:
             scopes = await self._of_turn(principal, params.turn)
-            gone = await keeper.forget(scopes, turns=[params.turn])
+            gone = await keeper.forget(scopes, turns=[params.turn], check=check)
         else:
             ids = list(dict.fromkeys(params.ids))
             scopes = await self._of_ids(principal, ids)
-            gone = await keeper.forget(scopes, ids=ids)
+            gone = await keeper.forget(scopes, ids=ids, check=check)
         if not (gone.facts or gone.pieces):
             which = params.scope or params.session or params.turn or ", ".join(params.ids)
             raise _nothing(which)

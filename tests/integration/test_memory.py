@@ -253,8 +253,11 @@ async def test_a_forgotten_fact_takes_what_it_was_learned_from(talking: Any) -> 
     async with talking() as talk:
         await talk.say("My dog is called Luna.")
         row = (await talk.do("memory.list"))["rows"][0]
+        would = await talk.do("memory.forget", ids=[row["id"]], check=True)
+        assert (await talk.do("memory.show", id=row["id"]))["rows"] == [row]
         gone = await talk.do("memory.forget", ids=[row["id"]])
         assert (gone["facts"], gone["pieces"]) == (1, 2), "the answer too"
+        assert would == gone
         await talk.chatter(6)
         await talk.say("What is my dog called?")
         assert "Luna" not in talk.recalled

@@ -114,6 +114,7 @@ async def test_what_is_listed_says_what_may_be_done(tmp_path: Path) -> None:
         _, tools = await one.get(runtime="acme", kind="tool")
         _, first = await one.get(runtime="acme", limit="4")
         _, second = await one.get(runtime="acme", limit="4", after=first["next"])
+        _, mail = await one.get(text="MAIL")
         bad, _ = await one.get(kind="spell")
 
     rows = {row["source_key"]: row for row in body["records"]}
@@ -129,6 +130,7 @@ async def test_what_is_listed_says_what_may_be_done(tmp_path: Path) -> None:
     assert [row["source_key"] for row in tools["records"]] == ["bash"]
     assert first["records"] + second["records"] == body["records"]
     assert second["next"] == ""
+    assert [row["source_key"] for row in mail["records"]] == ["mail"]
     assert bad == 400
 
 

@@ -75,7 +75,20 @@ export function useRows(name, params, { list, by, keyOf, on, every }) {
     fresh: of === key ? [...now.keys()].filter((one) => !known.has(one)).length : 0,
     all: () => { newestOnes(); draw((count) => count + 1); },
     more: next ? more : null,
+    data: page,
+    again: newest.again,
   };
+}
+
+/** A command with its options, those that say nothing left out.
+ * @param {string} words @param {Record<string, unknown>} options */
+export function commandOf(words, options = {}) {
+  const quoted = (value) => (/^[\w.,:@/=-]+$/.test(value) ? value : `'${value.replaceAll("'", "'\\''")}'`);
+  const said = Object.entries(options).filter(([, value]) => value);
+  return [words, ...said.map(([name, value]) => {
+    const option = name ? `--${name.replaceAll("_", "-")}` : "";
+    return value === true ? option : `${option} ${quoted(String(value))}`.trim();
+  })].join(" ");
 }
 
 /** Do something by a button: says while it runs, what came of it and what went wrong.
@@ -189,9 +202,9 @@ export function Fresh({ rows }) {
     ? html`<button type="button" class="small primary" onClick=${rows.all}>${rows.fresh} new</button>` : null}</span>`;
 }
 
-/** What stands below rows: those before them. @param {{rows: {more: any}}} given */
-export function Older({ rows }) {
-  return rows.more && html`<p><button type="button" disabled=${rows.more.busy} onClick=${rows.more.run}>Older</button></p>`;
+/** What stands below rows: those behind them. @param {{rows: {more: any}, word?: string}} given */
+export function Older({ rows, word = "Older" }) {
+  return rows.more && html`<p><button type="button" disabled=${rows.more.busy} onClick=${rows.more.run}>${word}</button></p>`;
 }
 
 /** A button that says which scope it lacks instead of failing.

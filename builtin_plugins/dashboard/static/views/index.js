@@ -4,6 +4,7 @@ import { Home } from "./home.js";
 import { Chat } from "./chat.js";
 import { Approvals } from "./approvals.js";
 import { Usage } from "./usage.js";
+import { Capabilities } from "./capabilities.js";
 import { Audit } from "./audit.js";
 
 /** `key` is what follows `g`; `counts` an operation whose number stands beside the title. */
@@ -15,5 +16,6 @@ export const views = [
     counts: { name: "approvals.list", of: (data) => data.approvals.length, on: ["approval"] },
   },
   { path: "usage", title: "Usage", key: "u", View: Usage },
+  { path: "capabilities", title: "Capabilities", key: "b", View: Capabilities },
   { path: "audit", title: "Audit", key: "d", View: Audit },
 ];
