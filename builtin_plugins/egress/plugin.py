@@ -13,7 +13,7 @@ from hookgate.builtin_plugins.egress.settings import EgressSettings
 from hookgate.hookspecs import hookimpl
 
 AHEAD_SECONDS = 2.0
-"""How long after the start the certificate authorities are read where nobody asked before."""
+"""How long after the start the certificate authorities are read, where somebody has a client."""
 
 
 class Plugin:
@@ -43,6 +43,10 @@ class Plugin:
 
 
 async def _read_ahead(egress: CheckedEgress) -> None:
-    """Have the TLS settings there before the first request, and after the start."""
+    """Have the TLS settings there before the first request, and after the start.
+
+    Where nobody has asked for a way out they are read when somebody does.
+    """
     await asyncio.sleep(AHEAD_SECONDS)
-    await egress.authorities()
+    if egress.used:
+        await egress.authorities()

@@ -53,6 +53,7 @@ class CheckedEgress:
 
     Attributes:
         authorities: Returns the TLS settings of all its clients.
+        used: Whether anybody has asked for a way out.
 
     Args:
         settings: The limits.
@@ -74,6 +75,7 @@ class CheckedEgress:
         self._resolve = resolve
         self._denied = denied
         self._clients: WeakSet[CheckedClient] = WeakSet()
+        self.used = False
 
     def client(
         self,
@@ -137,6 +139,7 @@ class CheckedEgress:
     def _transport(
         self, grants: Sequence[str], name: str, max_bytes: int | None
     ) -> CheckedTransport:
+        self.used = True
         # What stands below a client takes long to load, and a gateway may need no client.
         from hookgate.builtin_plugins.egress.connection import CheckedTransport, resolve_by_system
 

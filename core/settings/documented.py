@@ -17,6 +17,8 @@ import ast
 import inspect
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,19 @@ from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
 
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema
+
+
+_DESCRIBED: ContextVar[bool] = ContextVar("described", default=True)
+
+
+@contextmanager
+def undescribed() -> Iterator[None]:
+    """Have schemas say nothing but the shape: no source is read."""
+    token = _DESCRIBED.set(False)
+    try:
+        yield
+    finally:
+        _DESCRIBED.reset(token)
 
 
 class Documented(BaseModel):
@@ -46,6 +61,8 @@ class Documented(BaseModel):
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         schema = handler(core_schema)
+        if not _DESCRIBED.get():
+            return schema
         properties = handler.resolve_ref_schema(schema).get("properties", {})
         for name, text in _texts_of(cls).items():
             field = cls.model_fields[name]

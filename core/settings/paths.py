@@ -89,8 +89,11 @@ def _lenient() -> type[GenerateJsonSchema]:
 
 @lru_cache(maxsize=256)
 def schema_of(model: type[BaseModel], *, by_alias: bool = True) -> Mapping[str, Any]:
-    """Return the JSON Schema of what a model takes."""
-    return model.model_json_schema(by_alias=by_alias, schema_generator=_lenient())
+    """Return the JSON Schema of what a model takes, without descriptions."""
+    from hookgate.core.settings.documented import undescribed
+
+    with undescribed():
+        return model.model_json_schema(by_alias=by_alias, schema_generator=_lenient())
 
 
 def whole_paths(

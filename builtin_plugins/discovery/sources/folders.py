@@ -155,10 +155,12 @@ class Walk:
                 found = "something that is no folder" if path.exists() else "no such folder"
                 self._warn(path, found, "a folder of capabilities")
             return
-        yield from self._folder(path, os.path.realpath(path), 0, within=False)
+        top = os.path.realpath(path)
+        yield from self._folder(path, top, top, 0, within=False)
 
-    def _folder(self, folder: Path, top: str, depth: int, *, within: bool) -> Iterator[Path]:
-        real = os.path.realpath(folder)
+    def _folder(
+        self, folder: Path, real: str, top: str, depth: int, *, within: bool
+    ) -> Iterator[Path]:
         if real in self._seen:
             return
         if len(self._seen) >= FOLDERS:
@@ -182,11 +184,12 @@ class Walk:
             yield own
         for entry in listed:
             inner = within or own is not None
-            if self._is_looked_into(entry, top, within=inner):
+            below = self._real(entry, real, top, within=inner)
+            if below is not None:
                 if depth == FOLDER_DEPTH:
                     self._warn(Path(entry.path), "a deeper folder", f"at most {FOLDER_DEPTH} deep")
                     return
-                yield from self._folder(folder / entry.name, top, depth + 1, within=inner)
+                yield from self._folder(folder / entry.name, below, top, depth + 1, within=inner)
 
     def _own(self, folder: Path, names: set[str]) -> Path | None:
         if not self.root.skills_only:
@@ -196,23 +199,25 @@ class Walk:
                 self._warn(folder / name, f"the name {name}", f"the name {MANIFEST}")
         return folder / SKILL if SKILL in names else None
 
-    def _is_looked_into(self, entry: os.DirEntry[str], top: str, *, within: bool) -> bool:
+    def _real(self, entry: os.DirEntry[str], folder: str, top: str, *, within: bool) -> str | None:
+        """Return where a folder really is that is to be looked into; None for anything else."""
         name = entry.name
         if name.startswith(".") or name in PASSED_OVER or (within and name in MATERIAL):
-            return False
+            return None
         try:
             if not entry.is_dir():
-                return False
+                return None
             linked = entry.is_symlink()
         except OSError as error:
             self._warn(Path(entry.path), (error.strerror or "an error").lower(), "a folder")
-            return False
-        if linked and not Path(os.path.realpath(entry.path)).is_relative_to(top):
+            return None
+        real = os.path.realpath(entry.path) if linked else os.path.join(folder, name)
+        if linked and not Path(real).is_relative_to(top):
             found = f"a link that leads out of {self.root.path}"
             expected = "a folder within: copy it there, or name its target in the settings"
             self.problems.append(Problem(file=entry.path, found=found, expected=expected))
-            return False
-        return True
+            return None
+        return real
 
     def _warn(self, path: Path, found: str, expected: str) -> None:
         self.problems.append(

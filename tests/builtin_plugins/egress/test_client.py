@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from tests.builtin_plugins.egress.upstream import Hit, redirect, respond
 
-from hookgate.builtin_plugins.egress import service
+from hookgate.builtin_plugins.egress import plugin, service
 from hookgate.builtin_plugins.egress.service import CheckedEgress
 from hookgate.builtin_plugins.egress.settings import EgressSettings
 from hookgate.core.domain.errors import EgressDeniedError, EgressFailedError
@@ -820,3 +820,21 @@ async def test_a_websocket_that_cannot_be_opened_says_so(egress_of: Make, server
     with pytest.raises(EgressFailedError, match="test"):
         async with egress_of().websocket([here(server)], url, name="test", max_bytes=100):
             raise AssertionError("it is open")
+
+
+async def test_who_reaches_out_to_nobody_reads_no_authorities(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[CheckedEgress] = []
+    monkeypatch.setattr(plugin, "AHEAD_SECONDS", 0)
+    monkeypatch.setattr(service.Authorities, "__call__", lambda self: reading(self))
+
+    async def reading(_: object) -> None:
+        read.append(egress)
+
+    egress = CheckedEgress()
+    await plugin._read_ahead(egress)
+    assert read == []
+    async with egress.client(["https://api.example.com/*"], name="test"):
+        await plugin._read_ahead(egress)
+    assert read == [egress]
