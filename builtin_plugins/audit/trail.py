@@ -70,7 +70,7 @@ class Trail:
         self._worked = worked
         self._handed_over: set[asyncio.Task[None]] = set()
         started = clock.now().astimezone(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-        self.chain = f"{started}-{new_id('chain').removeprefix('chain_')[:12]}"
+        self.chain = f"{started}-{new_id('chain')[-12:]}"
         self.head: Head | None = None
 
     async def append(self, kind: str, data: Mapping[str, Any]) -> None:

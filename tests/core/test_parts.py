@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from base64 import b64encode
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -15,7 +18,7 @@ from tests.support.script import gateway as started
 
 from hookgate import Audio, Document, Image, Link, Message, ModelInfo, Text, ToolResult, hookimpl
 from hookgate.core.domain.descriptors import Flags
-from hookgate.core.domain.messages import ToolResultPart
+from hookgate.core.domain.messages import ToolResultPart, new_id
 from hookgate.core.domain.parts import Content, content_from_json, content_to_json, wrong_in_content
 from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.turn import Turn
@@ -236,3 +239,15 @@ async def test_plugin_may_change_the_parts_of_a_result() -> None:
     async with started(*shows.plugins, Blur()) as gate:
         await gate.chat("go")
     assert shows.result.content == "Here:"
+
+
+def test_ids_grow_and_no_two_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    for millisecond in range(100):
+        monkeypatch.setattr(
+            time, "time_ns", lambda ms=millisecond: 1_772_442_000_000_000_000 + ms * 1_000_000
+        )
+        made.append({new_id("call") for _ in range(10)})
+    assert sum(map(len, made)) == len(set().union(*made)) == 1000
+    assert all(max(before) < min(after) for before, after in pairwise(made))
+    assert all(re.fullmatch(r"call_[0-9a-f]{32}", one) for ids in made for one in ids)
