@@ -47,7 +47,7 @@ async def test_what_comes_is_counted_and_older_rows_are_asked_for(show: Show) ->
         assert await shown.page.locator("tbody tr").count() == 50
         assert "U+202E" in await shown.text("tbody tr >> nth=0")
         await shown.page.get_by_role("button", name="Older").click()
-        await shown.page.wait_for_function("document.querySelectorAll('tbody tr').length === 60")
+        await shown.page.locator("tbody tr").nth(59).wait_for()
         await audit.append("late", {"reason": "the last"})
         await shown.page.get_by_role("button", name="1 new").click()
         await shown.until("the last")

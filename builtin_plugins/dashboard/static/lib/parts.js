@@ -12,10 +12,11 @@ export const useGate = () => useContext(GateContext);
 
 /** Ask an operation, and again when `params` change, the connection is new or an event says so.
  * @param {string} name @param {object | null} params null asks nothing
- * @param {{on?: string[], every?: number}} more events and milliseconds after which to ask again
+ * @param {{on?: string[], every?: number, still?: boolean}} more events and milliseconds after which
+ *   to ask again; `still` is not to ask while the pointer is on rows
  * @returns {{data: any, problem: import("./gate.js").Problem | null, of: string, again: () => void}}
  *   `of` is what `data` answers: `params` as JSON */
-export function useOperation(name, params = {}, { on = [], every = 0 } = {}) {
+export function useOperation(name, params = {}, { on = [], every = 0, still = true } = {}) {
   const gate = useGate();
   const [answer, setAnswer] = useState({ data: null, problem: null, of: "" });
   const [asked, ask] = useState(0);
@@ -37,7 +38,7 @@ export function useOperation(name, params = {}, { on = [], every = 0 } = {}) {
     const soon = () => { waits ||= setTimeout(() => { waits = 0; again(); }, 150); };
     for (const type of on) gate.addEventListener(type, soon);
     // Nothing is asked for while nobody looks, and no row moves under the pointer.
-    const timer = every ? setInterval(() => document.hidden || document.querySelector("tbody:hover") || again(), every) : 0;
+    const timer = every ? setInterval(() => document.hidden || (still && document.querySelector("tbody:hover")) || again(), every) : 0;
     return () => {
       for (const type of on) gate.removeEventListener(type, soon);
       clearTimeout(waits);
@@ -54,7 +55,7 @@ export function useOperation(name, params = {}, { on = [], every = 0 } = {}) {
  *   the member with the rows, and the parameter that takes `next` */
 export function useRows(name, params, { list, by, keyOf, on, every }) {
   const gate = useGate();
-  const newest = useOperation(name, params, { on, every });
+  const newest = useOperation(name, params, { on, every, still: false });
   const shown = useRef({ of: null, rows: [], next: "" });
   const [, draw] = useState(0);
   const key = JSON.stringify(params);

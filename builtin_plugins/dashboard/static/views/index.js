@@ -6,6 +6,7 @@ import { Approvals } from "./approvals.js";
 import { Usage } from "./usage.js";
 import { Capabilities } from "./capabilities.js";
 import { Audit } from "./audit.js";
+import { System } from "./system.js";
 
 /** `key` is what follows `g`; `counts` an operation whose number stands beside the title. */
 export const views = [
@@ -18,4 +19,5 @@ export const views = [
   { path: "usage", title: "Usage", key: "u", View: Usage },
   { path: "capabilities", title: "Capabilities", key: "b", View: Capabilities },
   { path: "audit", title: "Audit", key: "d", View: Audit },
+  { path: "system", title: "System", key: "s", View: System },
 ];
