@@ -15,7 +15,7 @@ const linkTo = (record) => `#/capabilities/${encodeURIComponent(record.id)}`;
 export function Capabilities({ rest }) {
   const [filter] = useFilter();
   if (rest[0]) return html`<${Capability} id=${rest.join("/")} />`;
-  const show = filter.show in PARTS ? filter.show : "";
+  const show = Object.hasOwn(PARTS, filter.show) ? filter.show : "";
   const [, Part] = PARTS[show];
   return html`<nav aria-label="Parts">${Object.entries(PARTS).map(([name, [title]]) => html`
       <a href=${`#/capabilities${name ? `?show=${name}` : ""}`} aria-current=${name === show ? "page" : null}>${title}</a>`)}</nav>

@@ -31,7 +31,7 @@ export function Home() {
     ${data.durable ? null : html`<p class="wrong">Nothing is kept: the store cannot be written.</p>`}
     <${Standing} title="Degraded" of=${data.degraded} empty="Everything works as it should." />
     <${Standing} title="Notices" of=${data.notices} empty="Nothing to look at." />
-    ${waits ? html`<p>${waits} things wait to be accepted. <code>hookgate accept list</code></p>` : null}
+    ${waits ? html`<p>${waits} things wait to be accepted. <a href="#/capabilities?show=accept">Look at them</a></p>` : null}
     <p class="faint">hookgate ${data.version}; agents ${data.agents.join(", ")}; providers ${data.providers.join(", ") || "none"};${" "}
       <a href="#/system">${data.plugins.length} plugins</a>.</p>
     <${Command} text="hookgate status" />`;

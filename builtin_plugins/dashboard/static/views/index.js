@@ -5,6 +5,7 @@ import { Chat } from "./chat.js";
 import { Approvals } from "./approvals.js";
 import { Usage } from "./usage.js";
 import { Capabilities } from "./capabilities.js";
+import { Memory } from "./memory.js";
 import { Audit } from "./audit.js";
 import { System } from "./system.js";
 
@@ -18,6 +19,7 @@ export const views = [
   },
   { path: "usage", title: "Usage", key: "u", View: Usage },
   { path: "capabilities", title: "Capabilities", key: "b", View: Capabilities },
+  { path: "memory", title: "Memory", key: "m", View: Memory },
   { path: "audit", title: "Audit", key: "d", View: Audit },
   { path: "system", title: "System", key: "s", View: System },
 ];

@@ -1,0 +1,55 @@
+// Finding what is remembered: by a question, and as a message would recall it.
+
+import { Command, Download, Field, Table, Text, Time, Wrong, commandOf, html, useFilter, useOperation, useState } from "../lib/parts.js";
+import { Taint, linkTo } from "./fact.js";
+
+const FOUND = [
+  ["What", (row) => html`<a href=${linkTo(row.id)}><${Text} text=${row.text} /></a>`],
+  ["Kind", (row) => html`<span class="short">${row.kind}</span>`],
+  ["At", (row) => html`<span class="short"><${Time} at=${row.at} /></span>`],
+  ["Why", (row) => html`<${Text} text=${row.why.join("; ")} />`],
+  ["Tainted by", (row) => html`<${Taint} taint=${row.taint} />`],
+  ["Whose", (row) => html`<${Text} text=${row.scope} />`],
+];
+const SHOWN = ["Shown", (row) => html`<span class=${row.shown ? "good" : "bad"}>${row.shown ? "yes" : "no"}</span> <${Text} text=${row.reason} />`];
+
+/** A question whose answer is in the address.
+ * @param {{fields: [string, string][], filter: Record<string, string>, change: (to: any) => void, children: any}} given */
+function Question({ fields, filter, change, children }) {
+  const [typed, setTyped] = useState(Object.fromEntries(fields.map(([name]) => [name, filter[name] ?? ""])));
+  return html`<form class="bar" onSubmit=${(event) => { event.preventDefault(); change(typed); }}>
+    ${fields.map(([name, label], number) => html`<${Field} label=${label} search=${number === 0} value=${typed[name]}
+      onInput=${(value) => setTyped((before) => ({ ...before, [name]: value.trimStart() }))} />`)}
+    <button type="submit" class="primary">${children}</button></form>`;
+}
+
+const given = (filter, names) => Object.fromEntries(names.filter((name) => filter[name]).map((name) => [name, filter[name]]));
+
+export function Search() {
+  const [filter, change] = useFilter();
+  const asked = given(filter, ["query", "session", "as_of"]);
+  const { data, problem } = useOperation("memory.search", asked.query ? { ...asked, limit: 50 } : null);
+  const { query = "where do I live", ...more } = asked;
+  return html`<div><${Question} filter=${filter} change=${change} fields=${[["query", "A question, or words"], ["session", "As this session finds it"], ["as_of", "As of, such as 2024-05-15"]]}>Search<//>
+    <${Wrong} problem=${problem} />
+    ${asked.query ? html`<${Table} label="Found" rows=${problem ? [] : data?.lines} columns=${FOUND}
+      empty=${html`Nothing that is remembered answers this. <a href="#/memory">Show all that is known</a>`} />`
+    : html`<p class="empty">Ask what is remembered, now or as of a time.</p>`}
+    <${Download} rows=${data?.lines} name="memory-search" />
+    <${Command} text=${commandOf("hookgate memory search", { "": query, ...more })} /></div>`;
+}
+
+export function Recall() {
+  const [filter, change] = useFilter();
+  const asked = given(filter, ["message", "session"]);
+  const { data, problem } = useOperation("memory.explain", asked.message ? asked : null);
+  const { message = "what is my dog called?", ...more } = asked;
+  return html`<div><${Question} filter=${filter} change=${change} fields=${[["message", "A message"], ["session", "Said in the session (the latest without)"]]}>Explain<//>
+    <${Wrong} problem=${problem} />
+    ${data ? html`<p class="faint">In <${Text} text=${data.session} />: ${data.tokens} of ${data.budget} tokens. Looked through: <${Text} text=${data.scopes.join(", ")} /></p>` : null}
+    ${asked.message ? html`<${Table} label="Recalled" rows=${problem ? [] : data?.lines} columns=${[SHOWN, ...FOUND, ["Tokens", (row) => row.tokens]]}
+      empty=${html`This message recalls nothing. <a href="#/memory">Show all that is known</a>`} />`
+    : html`<p class="empty">Say a message, and see which lines the model would get to read with it, and why.</p>`}
+    <${Download} rows=${data?.lines} name="memory-recall" />
+    <${Command} text=${commandOf("hookgate memory explain", { "": message, ...more })} /></div>`;
+}
