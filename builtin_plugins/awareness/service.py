@@ -64,9 +64,11 @@ class Awareness:
         settings: The settings as they are now.
         control: The switch and the records.
         registry: The cards.
+        host: The gateway; there once it is open.
         shown: The files that show what models got to read; there once it is open.
     """
 
+    host: Host
     shown: runtime_file.ShownFiles
 
     def __init__(self, settings: AwarenessSettings) -> None:
@@ -76,19 +78,12 @@ class Awareness:
         self._vectors = SentenceVectors()
         self._made: tuple[_Made, ...] = ()
         self._rules: dict[str, Rules] = {}
-        self._host: Host | None = None
-
-    @property
-    def host(self) -> Host:
-        """The gateway; there once the plugin is open."""
-        assert self._host is not None, "the plugin is open before a turn or an operation runs"
-        return self._host
 
     # -- opening -----------------------------------------------------------
 
     async def open(self, host: Host) -> None:
         """Read what earlier runs left."""
-        self._host = host
+        self.host = host
         self.shown = runtime_file.ShownFiles(host)
         # The examples of the tags take seconds to embed; a start embeds what is new alone.
         self._vectors = SentenceVectors(host.settings.home / "awareness" / "sentences.vectors")

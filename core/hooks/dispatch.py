@@ -203,9 +203,10 @@ class Implementation:
     def _unfit(self, value: Any) -> Failed | None:
         """Return what is wrong with a result, if anything is."""
         try:
-            if self.chain.expected.fits(value):
+            expected = self.chain.expected
+            if isinstance(value, expected.classes) or expected.check(value):
                 return None
-            return self.fail("result", self.chain.expected.complaint(value))
+            return self.fail("result", expected.complaint(value))
         except BaseException as error:  # noqa: BLE001 - looking at it runs code of its own
             told = f"returned a {type(value).__name__} that cannot be read: {describe(error)}"
             return self.fail("result", told, error)

@@ -68,14 +68,14 @@ async def apart(start: Callable[[], Awaitable[T]], *, limit: float | None = None
     """
     task = asyncio.create_task(_ended(start))
     try:
-        await asyncio.wait({task}, timeout=limit)
+        await until_over(task, limit=limit)
     except asyncio.CancelledError:
         task.cancel()
-        await asyncio.wait({task}, timeout=GRACE)
+        await until_over(task, limit=GRACE)
         raise
     if not task.done():
         task.cancel()
-        await asyncio.wait({task}, timeout=GRACE)
+        await until_over(task, limit=GRACE)
         return Ended(late=True)
     # It can have cancelled its task, and ended before it heard of that.
     return Ended(error=asyncio.CancelledError()) if task.cancelled() else task.result()
@@ -117,15 +117,29 @@ def contained_task(work: Coroutine[Any, Any, T], *, name: str | None = None) -> 
     return task
 
 
-async def until_over(task: asyncio.Task[Any]) -> None:
-    """Wait until a task is over, however it ends; it goes on where the waiting is cancelled."""
-    if not task.done():
-        over = task.get_loop().create_future()
-        task.add_done_callback(partial(_wake, over))
+async def until_over(task: asyncio.Task[Any], *, limit: float | None = None) -> None:
+    """Wait until a task is over, however it ends; it goes on where the waiting is cancelled.
+
+    Args:
+        task: The task.
+        limit: Seconds to wait at most; None for no limit.
+    """
+    if task.done():
+        return
+    loop = task.get_loop()
+    over = loop.create_future()
+    wake = partial(_wake, over)
+    task.add_done_callback(wake)
+    timer = None if limit is None else loop.call_later(limit, wake)
+    try:
         await over
+    finally:
+        task.remove_done_callback(wake)
+        if timer is not None:
+            timer.cancel()
 
 
-def _wake(waiting: asyncio.Future[None], _: object) -> None:
+def _wake(waiting: asyncio.Future[None], _: object = None) -> None:
     if not waiting.done():
         waiting.set_result(None)
 

@@ -100,7 +100,7 @@ def _part(whole: int, name: str, table: Mapping[str, Any], *names: str) -> int:
     Raises:
         UsageError: It is more than the whole.
     """
-    count = (count_of(table, *names) or 0) if table else 0
+    count = count_of(table, *names) or 0
     if count > whole:
         raise UsageError(f"found {count} {names[0]} of {whole} {name}, expected a part of them")
     return count
@@ -147,16 +147,20 @@ def _openai(table: Mapping[str, Any], read: str, written: str) -> Usage:
     outside = table_of(table.get(f"{written}_details"), f"{written}_details")
     # What the total has beyond both was thought and left out of `said`.
     whole = said + beyond
-    reasoning = max(_part(whole, written, outside, "reasoning_tokens"), beyond)
-    audio_out = _part(whole - reasoning, written, outside, "audio_tokens")
-    image_out = _part(whole - reasoning - audio_out, written, outside, "image_tokens")
+    reasoning, audio_out, image_out = beyond, 0, 0
+    if outside:
+        reasoning = max(_part(whole, written, outside, "reasoning_tokens"), beyond)
+        audio_out = _part(whole - reasoning, written, outside, "audio_tokens")
+        image_out = _part(whole - reasoning - audio_out, written, outside, "image_tokens")
     cached = _part(given, read, {**table, **_present(inside)}, "cached_tokens", *CACHED_BESIDE)
-    stored = _part(given, read, inside, "cache_write_tokens", "cache_creation_tokens")
-    of_cache = table_of(inside.get("cached_tokens_details"), "cached_tokens_details")
-    audio = _part(given, read, inside, "audio_tokens")
-    audio -= _part(min(audio, cached), "cached_tokens", of_cache, "audio_tokens")
-    image = _part(given, read, inside, "image_tokens")
-    image -= _part(min(image, cached), "cached_tokens", of_cache, "image_tokens")
+    stored, audio, image = 0, 0, 0
+    if inside:
+        stored = _part(given, read, inside, "cache_write_tokens", "cache_creation_tokens")
+        of_cache = table_of(inside.get("cached_tokens_details"), "cached_tokens_details")
+        audio = _part(given, read, inside, "audio_tokens")
+        audio -= _part(min(audio, cached), "cached_tokens", of_cache, "audio_tokens")
+        image = _part(given, read, inside, "image_tokens")
+        image -= _part(min(image, cached), "cached_tokens", of_cache, "image_tokens")
     return _sound(
         _apart(given, stored=stored, cached=cached, audio=audio, image=image)
         + Usage(
@@ -417,8 +421,10 @@ class StreamedUsage:
         if self._usage is None:
             return None
         reported = done and not self._faulty and self._output in self._raw
-        usage = replace(self._usage, reported=reported)
-        if usage == self._told:
+        usage = self._usage
+        if usage.reported != reported:
+            usage = replace(usage, reported=reported)
+        if usage is self._told or usage == self._told:
             return None
         self._told = usage
         return usage
