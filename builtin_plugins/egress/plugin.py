@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import Any
 
 from hookgate import EGRESS, Host, Key
@@ -13,7 +14,7 @@ from hookgate.builtin_plugins.egress.settings import EgressSettings
 from hookgate.hookspecs import hookimpl
 
 AHEAD_SECONDS = 2.0
-"""How long after the start the certificate authorities are read, where somebody has a client."""
+"""How long after the start what a request needs is made ready."""
 
 
 class Plugin:
@@ -43,10 +44,13 @@ class Plugin:
 
 
 async def _read_ahead(egress: CheckedEgress) -> None:
-    """Have the TLS settings there before the first request, and after the start.
+    """Have what a request needs there before the first one, and after the start.
 
-    Where nobody has asked for a way out they are read when somebody does.
+    What a client is made of is imported on a thread: a turn would hold the event loop for it. The
+    certificate authorities are read when somebody asks for a client, where nobody has by then.
     """
     await asyncio.sleep(AHEAD_SECONDS)
+    await asyncio.to_thread(import_module, "hookgate.builtin_plugins.egress.client")
+    await asyncio.to_thread(import_module, "hookgate.builtin_plugins.egress.connection")
     if egress.used:
         await egress.authorities()

@@ -85,7 +85,7 @@ class Plugin:
         else:
             conversations = self._followed(host, store)
         _, kept = await tables_of(store, "memory", "hookgate.builtin_plugins.memory.tables")
-        # It imports NumPy: not on the event loop.
+        # It takes some time to import: not on the event loop.
         module = "hookgate.builtin_plugins.memory.keeper"
         made = await asyncio.to_thread(import_module, module)
         keeper: Keeper = made.Keeper(host, kept, conversations, lambda: self._settings)

@@ -159,7 +159,7 @@ def inventory_sources(host: Host) -> Sequence[RuntimeSource]:
 BUILT_INS = "built-ins"
 """The key of the one record that stands for all that a runtime brings itself."""
 
-_ODD = re.compile(r"[^\x21-\x7e\xa1-\uffff]")
+_ODD = re.compile("[\x00-\x20\x7f-\xa0\U00010000-\U0010ffff]")
 
 
 def skill_record(

@@ -208,20 +208,16 @@ def _named(match: re.Match[str]) -> str:
 
 
 class _Expressions(dict[str, re.Pattern[str]]):
-    """The expressions of ``grammar.toml`` by name, each compiled when it is first asked for.
+    """The expressions of ``grammar.toml`` by name, compiled when the first one is asked for.
 
-    All of them take as long as a plugin takes to start, and who talks to nobody needs none.
+    That takes as long as a plugin takes to start, and who talks to nobody needs none.
     """
 
     def __missing__(self, name: str) -> re.Pattern[str]:
-        """Compile one."""
-        folded = _rows()["folded"].get(name)
-        if folded is None:
-            made = re.compile(_written(_rows()["exact"][name]))
-        else:
-            made = re.compile(_written(folded), re.IGNORECASE)
-        self[name] = made
-        return made
+        """Compile all of them."""
+        for flags, rows in ((re.IGNORECASE, _rows()["folded"]), (0, _rows()["exact"])):
+            self.update({key: re.compile(_written(text), flags) for key, text in rows.items()})
+        return dict(self)[name]
 
 
 EXPRESSIONS = _Expressions()
