@@ -11,7 +11,9 @@ Each conversation goes turn by turn through memory's own learning into a SQLite 
 question through its own search, all with what is shipped; nothing but the text of a question is
 used. ``--out`` writes what was found, the best first, for a scorer. A turn costs a token for each
 started four characters of ``[time] speaker: text``; turns are taken in their order while they fit,
-and evidence recall is the share of a question's evidence among them.
+and evidence recall is the share of a question's evidence among them. Messages that memory cannot
+answer are asked as well: small talk, which is that of ``discovery/small_talk.txt``, and general
+questions; what is told is how many of them recall any turn.
 
 ``--scale`` measures CPU time alone, with up to 50,000 turns in one scope, made by repeating
 the conversations with other names, and with vectors that are drawn by chance.
@@ -56,6 +58,14 @@ GOALS = {1_000: 0.88, 5_000: 0.95}
 MULTI_HOP_GOAL = 0.70
 LIMIT = 600
 """Hits of a question: more than fit into any of the budgets."""
+
+HERE = Path(__file__).parent
+IDLE = {
+    "small_talk": HERE / "discovery" / "small_talk.txt",
+    "general": HERE / "general_questions.txt",
+}
+"""Messages that memory cannot answer."""
+IDLE_GOAL = 0.15
 
 WRITE_GOAL, RECALL_GOAL = 5.0, 8.0
 SIZES = (50, 500, 5_000, 50_000)
@@ -187,28 +197,46 @@ def recall_within(
     return len(kept & set(evidence)) / len(evidence)
 
 
-async def run(folder: Path, embedder: Any, costs: Costs) -> dict[str, list[str]]:
-    """Keep all conversations and ask all questions; return what was found for each."""
+def unanswered() -> None:
+    """Do nothing where a question is below the floor of relevance: nothing is found for it."""
+
+
+async def run(
+    folder: Path, embedder: Any, costs: Costs, idle: dict[str, list[bool]] | None = None
+) -> dict[str, list[str]]:
+    """Keep all conversations and ask all questions; return what was found for each.
+
+    Args:
+        folder: Where they are.
+        embedder: The embedder, or None.
+        costs: Is told what that costs.
+        idle: Is told for each kind of message that memory cannot answer whether it found anything.
+    """
     questions = defaultdict(list)
     for question in lines(folder / "questions.jsonl.gz"):
         questions[question["conversation"]].append(question)
     found: dict[str, list[str]] = {}
+    # Vectors that are drawn by chance answer nothing.
+    floor = unanswered if isinstance(embedder, Installed) else None
     async with episodes_with(embedder) as episodes:
         for conversation in lines(folder / "conversations.jsonl.gz"):
             await keep(episodes, said_in(conversation), costs)
-            asked = questions[conversation["id"]]
+            asked, scopes = questions[conversation["id"]], [f"session:{conversation['id']}"]
             if isinstance(embedder, Installed):
                 names = {turn["speaker"] for turn in conversation["turns"]}
                 await embedder.ask([*names, *(question["question"] for question in asked)])
             for question in asked:
                 text = question["question"]
-                scopes = [f"session:{conversation['id']}"]
                 begun = time.process_time()
-                await episodes.search(scopes, text, RECALLED)
+                await episodes.search(scopes, text, RECALLED, floor=floor)
                 costs.recalled.append((time.process_time() - begun) * 1000)
-                hits = await episodes.search(scopes, text, LIMIT)
+                hits = await episodes.search(scopes, text, LIMIT, floor=floor)
                 # A long turn is kept in pieces, and listed once.
                 found[question["id"]] = list(dict.fromkeys(hit.turn for hit in hits))
+            for kind, path in IDLE.items() if idle is not None else ():
+                for text in path.read_text(encoding="utf-8").splitlines():
+                    hits = await episodes.search(scopes, text, RECALLED, floor=floor)
+                    idle.setdefault(kind, []).append(bool(hits))
     return found
 
 
@@ -368,7 +396,8 @@ def main() -> None:
     words_only = chosen.words_only or chosen.quick
     embedder = None if words_only else Installed(Vectors(model_of("onnx"), chosen.cache))
     costs = Costs([], [], [])
-    found = asyncio.run(run(chosen.data, embedder, costs))
+    idle: dict[str, list[bool]] = {}
+    found = asyncio.run(run(chosen.data, embedder, costs, idle))
     if chosen.out is not None:
         with chosen.out.open("w", encoding="utf-8") as file:
             for question, turns in found.items():
@@ -380,6 +409,16 @@ def main() -> None:
         "memory",
         [
             *quality(chosen.data, found, shown),
+            *(
+                Figure(
+                    name=f"memory.recalls.{kind}",
+                    value=statistics.mean(came),
+                    unit="share",
+                    against=f"{len(came)} messages, {shown}",
+                    goal=IDLE_GOAL,
+                )
+                for kind, came in idle.items()
+            ),
             *cost_figures(costs, "conversations", embedded=embedded),
         ],
     )

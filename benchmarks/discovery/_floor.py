@@ -9,8 +9,9 @@ from pathlib import Path
 from benchmarks.discovery._stages import Stages, queries_of
 from benchmarks.discovery._vectors import Vectors
 from hookgate.builtin_plugins.discovery.index.index import Query
-from hookgate.builtin_plugins.discovery.index.relevance import Relevance, passed, small_talk, tag_of
+from hookgate.builtin_plugins.discovery.index.relevance import Relevance, passed, tag_of
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
+from hookgate.kit.vectors import small_talk
 
 MESSAGES = Path(__file__).with_name("small_talk.txt")
 """Messages that need no capability. They were written apart from those that the product

@@ -20,10 +20,10 @@ from hookgate.builtin_plugins.discovery.index.documents import (
 )
 from hookgate.builtin_plugins.discovery.index.graph import Graph
 from hookgate.builtin_plugins.discovery.index.index import Index, Part, Query
-from hookgate.builtin_plugins.discovery.index.relevance import small_talk
 from hookgate.builtin_plugins.discovery.learn.lessons import Learned
 from hookgate.builtin_plugins.discovery.show.results import EDGES, Found
 from hookgate.core.domain.descriptors import Capability
+from hookgate.kit.vectors import small_talk
 
 BASELINES = ("plain", "clauses")
 STAGES = (*BASELINES, "lexical", "dense", "fused", "graph")

@@ -14,13 +14,14 @@ from tokenizers import Tokenizer
 from benchmarks.discovery._stages import index_of, queries_of
 from benchmarks.discovery._tool_sets import ToolSet
 from benchmarks.discovery._vectors import Vectors
-from hookgate.builtin_plugins.discovery.index.relevance import Relevance, small_talk
+from hookgate.builtin_plugins.discovery.index.relevance import Relevance
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.discovery.show.assembler import Assembler, TierBudgets, render
 from hookgate.builtin_plugins.discovery.show.results import Found, ShownEntry
 from hookgate.builtin_plugins.embedding.onnx import TOKENIZER
 from hookgate.core.domain.ports import TokenCounter
 from hookgate.core.host import QuarterTokens
+from hookgate.kit.vectors import small_talk
 
 CAPABILITIES = 100
 QUERIES = 100

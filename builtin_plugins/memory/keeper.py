@@ -71,6 +71,9 @@ IDLE_SECONDS = 0.25
 EMBED_AT_ONCE = 8
 TURNS, FACTS_FOUND = 50, 10
 """How many of each are looked at for one recall."""
+SURE = 2.0
+"""The least score of a fact that is shown below the floor of relevance: somebody is named, or asked
+for, or two words are in it. A single word of what was said is in small talk as well."""
 
 _HAS_FACTS = Prepared(select(FACTS.c.number).where(FACTS.c.scope == bindparam("of")).limit(1))
 
@@ -269,6 +272,7 @@ class Keeper:
         as_of: datetime | None = None,
         without: Collection[str] = (),
         committed: bool = False,
+        floor: bool = False,
     ) -> list[Hit]:
         """Return what of `scopes` answers a message, facts and turns in one order.
 
@@ -279,6 +283,8 @@ class Keeper:
             without: The ids of turns that are left out, with what was learned from them.
             committed: Whether the message was just committed: what others have written is known
                 as of its commit, and only what may have changed is asked for.
+            floor: Whether a message of a turn is meant, which may ask for nothing: below the floor
+                of relevance no turns are found, and no facts that a word alone speaks for.
 
         Raises:
             StoreError: The store cannot be read.
@@ -294,6 +300,7 @@ class Keeper:
         some = [scope for scope in read if not episodes.has_no_facts(scope, moment)]
         empty: list[Scope] = []
         facts: list[Hit] = []
+        below: list[bool] = []
 
         def known(connection: Connection) -> None:
             empty[:] = [one for one in some if not _HAS_FACTS.rows(connection, of=one)]
@@ -308,9 +315,12 @@ class Keeper:
             without=without,
             moment=moment,
             also=known if some else None,
+            floor=(lambda: below.append(True)) if floor else None,
         )
         episodes.note_no_facts(empty, moment)
         facts = [hit for hit in facts if hit.kind == "note" or hit.turn not in without]
+        if below:
+            facts = [hit for hit in facts if hit.kind == "note" or hit.score >= SURE]
         return fused(facts, turns)
 
     # -- forgetting ----------------------------------------------------------------

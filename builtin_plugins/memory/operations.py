@@ -166,7 +166,7 @@ class MemoryOperations:
         session = session or await self._latest(invocation.principal)
         key, scopes = self._scopes(invocation, session)
         history = await self._history(key)
-        found = await keeper.search(scopes, message)
+        found = await keeper.search(scopes, message, floor=True)
         hits = [shown_as(hit, session) for hit in found[:MOST_LINES]]
         passed = await clean(self._host, [hit for hit in hits if hit.turn not in history])
         count = self._host.tokens.count

@@ -152,7 +152,7 @@ class Plugin:
         try:
             async with asyncio.timeout(settings.recall_seconds):
                 found = await keeper.search(
-                    scopes, turn.message.text, without=window, committed=True
+                    scopes, turn.message.text, without=window, committed=True, floor=True
                 )
                 here = str(turn.session)
                 hits = await clean(host, [shown_as(hit, here) for hit in found[:MOST_LINES]])

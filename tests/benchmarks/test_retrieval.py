@@ -32,7 +32,7 @@ from hookgate.builtin_plugins.embedding.worker import PreparedText
 ROOT = Path(__file__).parent.parent.parent
 SMALL_TALK = (
     ROOT / "benchmarks" / "discovery" / "small_talk.txt",
-    ROOT / "builtin_plugins" / "discovery" / "index" / "small_talk.txt",
+    ROOT / "src" / "hookgate" / "kit" / "small_talk.txt",
 )
 
 

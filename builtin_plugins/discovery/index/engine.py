@@ -23,7 +23,6 @@ from hookgate.builtin_plugins.discovery.index.relevance import (
     Relevance,
     no_tag,
     passed,
-    small_talk,
     tag_of,
 )
 from hookgate.builtin_plugins.discovery.index.surroundings import (
@@ -35,6 +34,7 @@ from hookgate.builtin_plugins.discovery.index.surroundings import (
 from hookgate.builtin_plugins.discovery.index.vectors import VectorsError
 from hookgate.builtin_plugins.discovery.learn.lessons import GivenExamples
 from hookgate.kit.modules import np
+from hookgate.kit.vectors import small_talk
 from hookgate.tasks import finish
 
 if TYPE_CHECKING:

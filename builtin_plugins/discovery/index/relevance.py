@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from hookgate import Capability
 from hookgate.builtin_plugins.discovery.index.documents import words_of
 from hookgate.builtin_plugins.discovery.show.results import Found
 from hookgate.kit.modules import np
-from hookgate.kit.vectors import products
+from hookgate.kit.vectors import idleness
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -29,14 +28,10 @@ if TYPE_CHECKING:
 COSINE, SMALL_TALK, HELD, BIAS = 19.8, -24.1, 1.0, 1.2
 """A logistic regression: the best cosine of the first rows, how near small talk is, how many words
 of the query one of the first rows holds, and a constant.
-Fitted to 200 queries of each of five public sets and to the lines of `small_talk.txt`, each held
+Fitted to 200 queries of each of five public sets and to the lines of small talk, each held
 against the others, and to the short messages of `benchmarks/discovery/short_tuned.txt`, which
 count three times; the constant is 0.2 more than fitted. `benchmarks/discovery/retrieval.py` and
 `benchmarks/discovery/short_messages.py` measure it."""
-
-NEAREST = 3
-"""Lines of small talk whose mean cosine counts: a single one may be near by chance. One that is
-nearly the message itself counts alone, at two times its cosine less one."""
 
 OFTEN = 2
 """A word that stands in so many lines of small talk says nothing, nor does one that is a line.
@@ -61,18 +56,11 @@ TAGS = 40
 """Tags of a capability that are looked at; the others of a longer list are passed over."""
 
 
-def small_talk() -> tuple[str, ...]:
-    """Return messages that need no capability, in several languages; reads a file."""
-    text = Path(__file__).with_name("small_talk.txt").read_text("utf-8")
-    lines = (line.strip() for line in text.splitlines())
-    return tuple(line for line in lines if line and not line.startswith("#"))
-
-
 class Relevance:
     """Turns a ranking into relevances."""
 
     def __init__(self, lines: tuple[str, ...]) -> None:
-        """Take the lines that `small_talk` returns."""
+        """Take messages that need no capability: those of `hookgate.kit.vectors.small_talk`."""
         self._lines = lines
 
     def prepare(self) -> None:
@@ -171,8 +159,7 @@ class Relevance:
                 return 0.0
             return WORDS_ALONE if any(word not in self._talk for word in words) else CHANCE
         cosine = float(ranking.cosines[:FIRST].max(initial=0.0))
-        nearest = np.sort(products(query.matrix[:1], background)[0])[-NEAREST:]
-        chatter = max(0.0, float(nearest.mean()), 2 * float(nearest[-1]) - 1)
+        chatter = float(idleness(query.matrix[:1], background)[0])
         sure = COSINE * cosine + SMALL_TALK * chatter + HELD * min(count, WORDS) + BIAS
         return float(1 / (1 + np.exp(-sure)))
 

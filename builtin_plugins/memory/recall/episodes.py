@@ -15,10 +15,11 @@ from hookgate.builtin_plugins.memory.domain import Hit, Utterance
 from hookgate.builtin_plugins.memory.recall import turns as rows
 from hookgate.builtin_plugins.memory.recall.changes import Changes, Moment
 from hookgate.builtin_plugins.memory.recall.index import Floats, Indexes, TurnIndex, to_bytes
-from hookgate.builtin_plugins.memory.recall.query import read_query, speakers_in
+from hookgate.builtin_plugins.memory.recall.query import Query, read_query, speakers_in
 from hookgate.builtin_plugins.memory.recall.ranker import rank
 from hookgate.builtin_plugins.memory.recall.words import fold
 from hookgate.builtin_plugins.memory.scopes import Scope, check_scope
+from hookgate.kit.vectors import small_talk
 
 PAGE = 200
 """Messages that are learned in one transaction."""
@@ -59,6 +60,8 @@ class Episodes:
         self._most_turns = most_turns
         self._indexes = Indexes(most_bytes)
         self.changes = Changes(store, self._indexes)
+        # The vectors of small talk, by the fingerprint of the embedder.
+        self._chatter: dict[str, Floats] = {}
         # What was forgotten while it was read is not to be learned.
         self._lock = asyncio.Lock()
 
@@ -163,6 +166,10 @@ class Episodes:
         waiting = await self._store.read(
             lambda connection: rows.without_vector(connection, fingerprint, limit)
         )
+        # A start needs none of it: somebody has to have spoken.
+        if fingerprint not in self._chatter and (waiting or self.in_memory):
+            with suppress(EmbeddingError):
+                self._chatter = {fingerprint: await embedder.embed(small_talk())}
         kept: list[tuple[str, int, str, bytes]] = []
         # Whoever owns the embedder says what is wrong with it.
         with suppress(EmbeddingError):
@@ -190,6 +197,7 @@ class Episodes:
         without: Collection[str] = (),
         moment: Moment | None = None,
         also: Callable[[Connection], object] | None = None,
+        floor: Callable[[], object] | None = None,
     ) -> list[Hit]:
         """Return the turns of `scopes` that answer `query`, the best first.
 
@@ -201,6 +209,8 @@ class Episodes:
             without: The ids of turns that are left out: those that the model sees anyway.
             moment: As of when rows are wanted that are known already; None for now.
             also: Reads more, in the same transaction where there is one.
+            floor: Called where the message is below the floor of relevance, as small talk is, so
+                that no turn is found for it; None for no floor. It takes an embedder.
 
         Raises:
             StoreError: The store cannot be read.
@@ -230,27 +240,27 @@ class Episodes:
                 changed = []
         speakers = list(dict.fromkeys(one for index in indexes for one in index.speakers))
         asked = read_query(query, self._now(), speakers)
-        left_out = [index.of_turns(without) for index in indexes]
         may = not changed and any(
-            index.answers(asked.words, some, near=embedder is not None)
-            for index, some in zip(indexes, left_out, strict=True)
+            index.answers(asked.words, index.of_turns(without), near=embedder is not None)
+            for index in indexes
         )
         if not asked.words or not (changed or may):
             if also is not None:
                 await self._store.read(also)
             return []
-        vector, names = await self._vector_of(embedder, query, speakers_in(asked.text, speakers))
+        wanted = await self._with_vectors(asked, query, speakers_in(asked.text, speakers))
+        chatter = None if floor is None else self._chatter.get(fingerprint)
 
         def work(connection: Connection) -> list[Hit]:
             with _brought_up(connection, indexes, changed, fingerprint):
                 left_out = [index.of_turns(without) for index in indexes]
-                found = rank(
-                    indexes, asked.with_vectors(vector, names), limit, as_of, without=left_out
-                )
-                places = [int(indexes[one.index].places[one.row]) for one in found]
+                found = rank(indexes, wanted, limit, as_of, without=left_out, chatter=chatter)
+                places = [int(indexes[one.index].places[one.row]) for one in found or ()]
             if also is not None:
                 also(connection)
-            return _hits(connection, read, found, places)
+            if found is None and floor is not None:
+                floor()
+            return _hits(connection, read, found or (), places)
 
         hits = await self._store.read(work)
         self._note_current(changed, moment)
@@ -275,18 +285,20 @@ class Episodes:
             for scope in scopes:
                 self._indexes.of(scope).no_facts = moment.epoch
 
-    async def _vector_of(
-        self, embedder: Embedder | None, query: str, named: Sequence[str]
-    ) -> tuple[Floats | None, tuple[Floats, ...]]:
+    async def _with_vectors(self, asked: Query, query: str, named: Sequence[str]) -> Query:
+        """Return a message with its vector, and those of the names in it, if they can be had."""
+        embedder = self._embedder()
         if embedder is None:
-            return None, ()
+            return asked
         folded = fold(query)
         try:
             vector = await embedder.embed_query(query)
             names = [name for name in named if fold(name) in folded][:MAX_NAMES]
-            return vector, tuple([await embedder.embed_query(name) for name in names])
+            return asked.with_vectors(
+                vector, tuple([await embedder.embed_query(name) for name in names])
+            )
         except EmbeddingError:
-            return None, ()
+            return asked
 
 
 @contextmanager

@@ -314,6 +314,12 @@ class TurnIndex:
         """The length of a vector; 0 where no row has one."""
         return 0 if self._vectors is None else self._vectors.width
 
+    @property
+    def read(self) -> npt.NDArray[np.bool_]:
+        """Which rows have a vector."""
+        found: npt.NDArray[np.bool_] = self._norms.rows > 0
+        return found if self.dimension else np.zeros(len(self), bool)
+
     def vectors(self, rows: Ints | None) -> Floats:
         """Return the vectors of rows, of length 1; of one without a vector zeros.
 

@@ -30,6 +30,11 @@ _RELATIVE = re.compile(r"\b(?:(yesterday|today)|(?:last|past) (week|month))\b")
 _BEFORE_MAY = re.compile(r"\b(?:in|of|during|since|last) $")
 _WHEN = re.compile(r"\b(?:when|what (?:date|day|month|year|time)|how long|which (?:month|year))\b")
 _FIRST = re.compile(r"\b(?:i|me|my|mine|myself|we|our|us)\b")
+_OWN = re.compile(
+    r"(?:(?:and|but|so|hey|ok|well|then|do you (?:know|remember)|remind me),? )*"
+    r"(?:what|where|when|who|which|how(?! (?:do|can|could|should))|do|did|have|had|am|was|is|are)"
+    r"\b[^.!]*?\b(?:i|my|mine|our|ours|we)\b"
+)
 _SECOND = re.compile(r"\b(?:you|your|yours)\b")
 
 DAYS_AFTER = 10
@@ -61,6 +66,7 @@ class Query:
         words: The telling words, as stems, by their numbers.
         text: The message, folded.
         asks_when: Whether it asks for a time.
+        asks_own: Whether it asks for something of whoever speaks: "where do I live?".
         spans: The times that it names.
         vector: Its vector, of length 1; None where there is no embedder.
         names: The vectors of the names that it holds: what is looked for is what it says
@@ -70,6 +76,7 @@ class Query:
     words: dict[int, str]
     text: str
     asks_when: bool = False
+    asks_own: bool = False
     spans: tuple[Span, ...] = ()
     vector: Floats | None = None
     names: tuple[Floats, ...] = ()
@@ -99,6 +106,7 @@ def read_query(text: str, now: datetime, speakers: Collection[str] = ()) -> Quer
         words=dict(zip(numbers_of(telling[:MAX_WORDS]), telling, strict=False)),
         text=folded,
         asks_when=_WHEN.search(folded) is not None,
+        asks_own=_OWN.match(folded.lstrip()) is not None,
         spans=spans,
     )
 

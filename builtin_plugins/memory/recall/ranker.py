@@ -26,6 +26,7 @@ from hookgate.builtin_plugins.memory.recall.index import NONE, Floats, Ints, Tur
 from hookgate.builtin_plugins.memory.recall.query import Query, speakers_in
 from hookgate.builtin_plugins.memory.recall.words import Signs, numbers_of, terms_of_name
 from hookgate.kit.modules import np
+from hookgate.kit.vectors import idleness
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -71,6 +72,15 @@ FROM_FARTHER = 0.05
 NEAR = 0.25
 """The least cosine that speaks for anything by itself, where no turn has a word of the message."""
 
+SHARE, CHATTER, FLOOR = 0.22, 0.9, 0.12
+"""The floor of relevance: the best cosine of a turn, with a part of the best share of the message's
+words and less most of how near small talk is, must come to so much, or nothing is shown.
+Fitted to the questions of three of the shared conversations, as they are and in the first person,
+and to half of the small talk; `benchmarks/memory.py` measures it."""
+IDLE, LOOKED_AT = 0.37, 8
+"""For a message that is as near to small talk, turns that are as near to it themselves do not
+count, among so many of the nearest: whoever says thanks has said so before."""
+
 FEEDBACK_TURNS = 8
 FEEDBACK_WORDS = 5
 FEEDBACK_WORD = 0.2
@@ -104,7 +114,8 @@ def rank(
     limit: int,
     as_of: datetime | None = None,
     without: Sequence[Collection[int]] = (),
-) -> list[Found]:
+    chatter: Floats | None = None,
+) -> list[Found] | None:
     """Return the turns that answer `query` best, the best first.
 
     Args:
@@ -114,10 +125,11 @@ def rank(
         as_of: Leaves out what was said later.
         without: For each index the places of turns that are left out. What flows from them
             flows all the same.
+        chatter: The vectors of small talk, where there is a floor of relevance.
 
     Returns:
         None of them where the message says nothing that could be looked for, or no turn has any
-        word of it or is near to it.
+        word of it or is near to it; None where it is below the floor.
     """
     if not query.words or not any(len(index) for index in indexes):
         return []
@@ -129,19 +141,59 @@ def rank(
     scored = [scored_alone(index, query, weights, direction, until) for index in indexes]
     if not any(one.words.any() or one.meaning.max(initial=0) >= NEAR for one in scored):
         return []
+    hidden = [
+        np.isin(one.taken(one.index.places), list(places))
+        for one, places in zip(scored, without or [()] * len(scored), strict=True)
+    ]
+    if chatter is not None and not _passes(scored, hidden, query, chatter):
+        return None
     if len(named) == 1:
         add_speaker(scored, named[0])
     _flow(scored)
     if _feed_back(scored, query, direction):
         _flow(scored)
-    for one, places in zip(scored, without, strict=False):
-        if places:
-            one.sum[np.isin(one.taken(one.index.places), list(places))] = -np.inf
+    for one, left_out in zip(scored, hidden, strict=True):
+        one.sum[left_out] = -np.inf
     nearly = [0.75 * float(one.meaning.max(initial=0)) or np.inf for one in scored]
     return [
         Found(at, scored[at].row(place), score, _why(scored[at], place, query, named, nearly[at]))
         for at, place, score in _best(scored, limit)
     ]
+
+
+# -- the floor of relevance ----------------------------------------------------------------
+
+
+def _passes(
+    scored: Sequence[Scored],
+    hidden: Sequence[npt.NDArray[np.bool_]],
+    query: Query,
+    chatter: Floats,
+) -> bool:
+    """Whether a turn that may be shown is near enough to a message that is no small talk.
+
+    Who asks for something of their own means what they have said, however near to small talk that
+    is. And where a turn with a word of the message has no vector yet, nobody can tell.
+    """
+    if query.vector is None or query.asks_own:
+        return True
+    cosine = word = 0.0
+    idle = float(idleness(query.vector[None], chatter)[0])
+    for one, left_out in zip(scored, hidden, strict=True):
+        words = np.where(left_out, 0, one.words)
+        if (words > 0)[~one.taken(one.index.read)].any():
+            return True
+        word = max(word, float(words.max(initial=0)))
+        if one.vectors is not None:
+            near = likeness(one.vectors, query.vector)
+            near[left_out[chosen_of(one.near)]] = 0
+            best = np.argsort(-near)[:LOOKED_AT]
+            if idle >= IDLE:
+                near[best[idleness(one.vectors[best], chatter) >= IDLE]] = 0
+            cosine = max(cosine, float(near[best].max(initial=0)))
+    indexes = [one.index for one in scored]
+    all_words = (K1 + 1) * sum(_weight(indexes, number) for number in query.words)
+    return cosine + SHARE * word / all_words - CHATTER * idle >= FLOOR
 
 
 # -- what it gets from others ------------------------------------------------------------
@@ -399,13 +451,17 @@ def add_speaker(scored: Sequence[Scored], name: str) -> None:
 
 def weights_of(indexes: Sequence[TurnIndex], words: dict[int, float]) -> dict[int, float]:
     """Return what each word counts for: more, the fewer turns hold it."""
-    turns = sum(len(index) for index in indexes)
-    held = {word: sum([index.held(word) for index in indexes]) for word in words}
     return {
-        word: share * log(1 + (turns - held[word] + 0.5) / (held[word] + 0.5))
+        word: share * _weight(indexes, word)
         for word, share in words.items()
-        if held[word]
+        if any(index.held(word) for index in indexes)
     }
+
+
+def _weight(indexes: Sequence[TurnIndex], word: int) -> float:
+    turns = sum([len(index) for index in indexes])
+    held = sum([index.held(word) for index in indexes])
+    return log(1 + (turns - held + 0.5) / (held + 0.5))
 
 
 def by_words(index: TurnIndex, weights: dict[int, float]) -> Floats:

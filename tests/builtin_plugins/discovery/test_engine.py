@@ -25,10 +25,10 @@ from hookgate.builtin_plugins.discovery.index.engine import (
     SearchEngine,
 )
 from hookgate.builtin_plugins.discovery.index.index import Index
-from hookgate.builtin_plugins.discovery.index.relevance import small_talk
 from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings
 from hookgate.builtin_plugins.discovery.learn.lessons import Learned
 from hookgate.core.domain.events import Event, Standings
+from hookgate.kit.vectors import small_talk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

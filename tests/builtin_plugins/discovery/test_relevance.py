@@ -16,7 +16,6 @@ from hookgate.builtin_plugins.discovery.index.relevance import (
     CHANCE,
     WORDS_ALONE,
     Relevance,
-    small_talk,
 )
 from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings
 from hookgate.builtin_plugins.discovery.learn.view import META_TOOL
@@ -26,6 +25,7 @@ from hookgate.builtin_plugins.embedding.onnx import OnnxModel, find_files
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 from hookgate.builtin_plugins.embedding.worker import ThreadEngine
+from hookgate.kit.vectors import small_talk
 
 FLOOR = DiscoverySettings().floor
 CHATTER = Path(__file__).parents[3] / "benchmarks" / "discovery" / "small_talk.txt"

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from benchmarks.discovery.short_messages import HELD_OUT, TUNED, messages
 
-from hookgate.builtin_plugins.discovery.index.relevance import small_talk
 from hookgate.builtin_plugins.discovery.sources.folders import Root, scan, shipped_folder
 from hookgate.builtin_plugins.discovery.sources.manifests import DeclaredCapability
 from hookgate.core.domain.descriptors import Card
 from hookgate.core.settings.schema import Settings
 from hookgate.gateway import Gateway
+from hookgate.kit.vectors import small_talk
 
 SHIPPED = scan([Root(path=shipped_folder(), origin="hookgate", expected=True)])
 SKILLS = [one for one in SHIPPED.declared if one.row.kind == "skill"]

@@ -28,6 +28,7 @@ from hookgate.builtin_plugins.storage.conversations import SqlConversations
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.core.host import SystemClock
+from hookgate.kit.vectors import small_talk
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.storage.store import SqlStore
@@ -158,6 +159,44 @@ async def test_a_message_that_no_turn_has_to_do_with_finds_nothing(store: SqlSto
     await episodes.embed_waiting()
     assert await texts(episodes, "the car and its engine") == []
     assert (await texts(episodes, "and my pet"))[0] == DOG.text
+
+
+async def below(episodes: Episodes, query: str, **more: Any) -> bool:
+    """Whether a message is below the floor, so that nothing is found for it."""
+    told: list[None] = []
+    hits = await episodes.search([A], query, floor=lambda: told.append(None), **more)
+    assert not (told and hits)
+    return bool(told)
+
+
+class Instruments(Topics):
+    """An embedder whose topics no line of small talk is about."""
+
+    topics = (("cello", "instrument"), ("tandem",), ("harvester",))
+
+
+CELLO = utterance(30, "I have learned the cello.")
+
+
+async def test_a_message_that_no_turn_answers_is_below_the_floor(store: SqlStore) -> None:
+    episodes = made(store, Instruments())
+    await episodes.learn([CELLO, *TALK[:9], utterance(40, "Hahaha, good number!")])
+    assert not await below(episodes, "hahaha number")  # no vectors yet, so nobody can tell
+    await episodes.embed_waiting()
+    assert await below(episodes, "hahaha number")
+    assert await texts(episodes, "hahaha number") != []
+    assert not await below(episodes, "which instrument was it")
+    # What the model sees anyway answers nothing.
+    assert await below(episodes, "which instrument was it", without=[CELLO.turn])
+
+
+async def test_what_is_new_is_found_by_its_words_before_the_floor_counts(store: SqlStore) -> None:
+    episodes = made(store, Instruments())
+    await episodes.learn([CELLO, *TALK[:9]])
+    await episodes.embed_waiting()
+    assert await below(episodes, "hahaha, by bicycle")
+    await episodes.learn([utterance(41, "We came by bicycle.")])
+    assert not await below(episodes, "hahaha, by bicycle")
 
 
 async def test_what_the_assistant_said_goes_with_what_it_answers(episodes: Episodes) -> None:
@@ -323,7 +362,7 @@ async def test_a_message_that_was_just_asked_by_is_learned_with_its_vector(
     assert "means nearly the same" in (await episodes.search([A], "my pet"))[0].why
     assert await episodes.embed_waiting() == 1
     assert embedder.asked == ["my pet", "A fine name!"]
-    assert embedder.embedded == []
+    assert embedder.embedded == [*small_talk()]
 
 
 async def test_while_somebody_waits_no_second_vector_is_begun(store: SqlStore) -> None:
