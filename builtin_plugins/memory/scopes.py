@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hookgate import SessionKey
@@ -16,7 +17,12 @@ Scope: TypeAlias = str
 """Whose a row is: ``session:KEY``, ``peer:CHANNEL:ACCOUNT:PEER``, ``agent:NAME`` or
 ``shared:NAME``. Every row has one, and every query names those that it may read."""
 
-SCOPES = ("session", "peer", "agent", "shared")
+Width: TypeAlias = Literal["session", "peer", "agent"]
+
+WIDTHS: tuple[Width, ...] = ("session", "peer", "agent")
+"""From the narrowest on."""
+
+SCOPES = (*WIDTHS, "shared")
 """What a scope may begin with."""
 
 
@@ -33,7 +39,7 @@ class Scopes:
     read: tuple[Scope, ...]
 
 
-def scope_of(session: SessionKey, width: Literal["session", "peer", "agent"]) -> Scope:
+def scope_of(session: SessionKey, width: Width) -> Scope:
     """Return the scope that what is remembered in a session belongs to."""
     if width == "agent":
         return f"agent:{session.agent}"
@@ -44,23 +50,31 @@ def scope_of(session: SessionKey, width: Literal["session", "peer", "agent"]) ->
     return f"session:{session}"
 
 
-def own_scopes(session: SessionKey) -> tuple[Scope, Scope, Scope]:
+def own_scopes(session: SessionKey) -> list[Scope]:
     """Return the scopes that rows of a session may have, whatever is set; shared ones aside."""
-    return scope_of(session, "session"), scope_of(session, "peer"), scope_of(session, "agent")
+    return [scope_of(session, width) for width in WIDTHS]
 
 
 def scopes_of(session: SessionKey, settings: MemorySettings) -> Scopes:
     """Return whose memory a session reads and adds to."""
-    width = ("session", "peer", "agent").index(settings.scope)
-    read = own_scopes(session)[: width + 1]
+    own = _own(session, settings.scope)
+    if not settings.share:
+        return own
     named = (session.agent, session.channel, session.account, session.peer)
     shared = [
         f"shared:{name}"
         for name, members in settings.share.items()
         if any(_is_one(member, named) for member in members)
     ]
-    kept = shared[0] if shared else read[-1]
-    return Scopes(kept=kept, read=tuple(dict.fromkeys((kept, *read, *shared))))
+    kept = shared[0] if shared else own.kept
+    return Scopes(kept=kept, read=tuple(dict.fromkeys((kept, *own.read, *shared))))
+
+
+@lru_cache(maxsize=4096)
+def _own(session: SessionKey, width: Width) -> Scopes:
+    """Return what a session reads where nothing is shared; a turn asks for it several times."""
+    read = [scope_of(session, one) for one in WIDTHS[: WIDTHS.index(width) + 1]]
+    return Scopes(kept=read[-1], read=(read[-1], *read[:-1]))
 
 
 def _is_one(member: MemberSettings, named: tuple[str, str, str, str]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
@@ -192,7 +192,7 @@ def _joints(sentence: str) -> list[re.Match[str]]:
         *EXPRESSIONS["joint"].finditer(sentence),
         *EXPRESSIONS["named_joint"].finditer(sentence),
     ]
-    found.sort(key=lambda match: match.start())
+    found.sort(key=re.Match.start)
     kept: list[re.Match[str]] = []
     for match in found:
         if not kept or match.start() >= kept[-1].end():
@@ -264,7 +264,8 @@ def read_statement(clause: str, at: datetime) -> Statement | None:
         at: When it was said.
     """
     clause, correction, sure = _opened(clause)
-    when = find_time(clause, at)
+    begins = EXPRESSIONS["time"].match(clause) is not None
+    when = find_time(clause, at) if begins else None
     if when is not None and when.span[0] == 0:
         clause = clause[when.span[1] :].lstrip(" ,")
         clause, again, sure_too = _opened(clause)
@@ -273,13 +274,14 @@ def read_statement(clause: str, at: datetime) -> Statement | None:
         when = None
     if EXPRESSIONS["former"].match(clause):
         return None
-    for form, whole in grammar().short_forms:
-        clause = form.sub(whole, clause)
+    if grammar().short.search(clause) is not None:
+        for form, whole in grammar().short_forms:
+            clause = form.sub(whole, clause)
     subject, rest, group = _subject(clause)
     if subject is None:
         return None
-    statement = Statement(subject, rest, "holds", correction, sure, when, group)
-    return _with_mode(statement)
+    rest, mode = _mode_of(rest)
+    return Statement(subject, rest, mode, correction, sure, when, group)
 
 
 def _opened(clause: str) -> tuple[str, bool, bool]:
@@ -345,9 +347,9 @@ def _whom(word: str) -> Ref:
     return _WHOM.get(word.casefold()) or Ref("pronoun", word.casefold())
 
 
-def _with_mode(statement: Statement) -> Statement:
-    rest = EXPRESSIONS["adverbs"].sub(lambda match: match["aux"] or "", statement.rest, count=1)
-    rest = EXPRESSIONS["trailing"].sub("", rest)
+def _mode_of(rest: str) -> tuple[str, Mode]:
+    """Return what a clause says, without the words that tell whether it holds; and whether."""
+    rest = EXPRESSIONS["trailing"].sub("", _without_adverbs(rest))
     mode: Mode = "holds"
     if (match := EXPRESSIONS["no_more"].search(rest)) is not None:
         rest, mode = rest[: match.start()], "ended"
@@ -355,7 +357,7 @@ def _with_mode(statement: Statement) -> Statement:
         aux = (match["aux"] or "").casefold()
         # What is denied with `any more` has ended.
         mode = "ended" if match["longer"] or mode == "ended" else "never"
-        rest = (
+        rest = _without_adverbs(
             match["rest"]
             if aux in {"", "do", "does", "did", "can", "could"}
             else f"{aux} {match['rest']}"
@@ -363,16 +365,18 @@ def _with_mode(statement: Statement) -> Statement:
     elif mode == "ended":
         mode = "holds"  # `I like it here any more` says nothing clear; the words stand as they are
     elif (match := EXPRESSIONS["stopped"].match(rest)) is not None:
-        rest, mode = _base(match["rest"]), "ended"
+        rest, mode = _without_adverbs(_base(match["rest"])), "ended"
     elif (match := EXPRESSIONS["used_to"].match(rest)) is not None:
-        rest, mode = (f"am {match['was']}" if match["was"] else match["rest"]), "past"
+        rest = _without_adverbs(f"am {match['was']}" if match["was"] else match["rest"])
+        mode = "past"
     if rest.split(" ", 1)[0].casefold() in {"would", "could", "should", "might", "may"}:
         rest = ""
-    return replace(
-        statement,
-        rest=EXPRESSIONS["adverbs"].sub(lambda m: m["aux"] or "", rest, count=1),
-        mode=mode,
-    )
+    return rest, mode
+
+
+def _without_adverbs(text: str) -> str:
+    match = EXPRESSIONS["adverbs"].match(text)
+    return text if match is None else (match["aux"] or "") + text[match.end() :]
 
 
 def _base(text: str) -> str:

@@ -68,8 +68,8 @@ def extract(text: str, at: datetime) -> list[Assertion]:
 
 
 def _of_sentence(sentence: str, at: datetime) -> list[Assertion]:
-    meant = _meant(sentence)
-    if meant is not None:
+    begins = EXPRESSIONS["begins_correcting"].match(sentence)
+    if begins is not None and (meant := _meant(sentence, begins[0])) is not None:
         return [meant]
     sentence, claims = introductions(sentence)
     corrects = False
@@ -79,21 +79,22 @@ def _of_sentence(sentence: str, at: datetime) -> list[Assertion]:
             # `No, sorry, ...` may stand before a comma of its own.
             corrects = corrects or EXPRESSIONS["only_correcting"].fullmatch(clause) is not None
             continue
-        claims += _of_statement(replace(statement, correction=statement.correction or corrects), at)
+        if corrects and not statement.correction:
+            statement = replace(statement, correction=True)
+        claims += _of_statement(statement, at)
     if sentence.endswith("?"):
         # Who is introduced in a question may not be there at all.
         claims = [claim for claim in claims if claim.pattern != "beside"]
     return claims
 
 
-def _meant(sentence: str) -> Assertion | None:
+def _meant(sentence: str, begins: str) -> Assertion | None:
     """Return the correction that names a value alone: `No, it's Rex`, `I meant Rome, not Milan`."""
-    begins = EXPRESSIONS["begins_correcting"].match(sentence)
-    match = EXPRESSIONS["it_is"].fullmatch(sentence) if begins and len(sentence) <= 80 else None
-    if begins is None or match is None:
+    match = EXPRESSIONS["it_is"].fullmatch(sentence) if len(sentence) <= 80 else None
+    if match is None:
         return None
     value, other = match["value"].strip(), (match["other"] or "").strip()
-    if not other and begins[0].casefold() in {"it's", "it’s", "it is"}:
+    if not other and begins.casefold() in {"it's", "it’s", "it is"}:
         return None
     value = clean("thing", value)
     if EXPRESSIONS["clause"].match(value) or len(value.split()) > 4:

@@ -80,10 +80,12 @@ class Grammar:
 
     Attributes:
         kinds: The kinds of values that one expression knows; `{0}` is the name of the group.
+        short: Fits where any of `short_forms` does: hardly a clause holds one.
         short_forms: What is written short, and how it is read.
     """
 
     kinds: Mapping[str, str]
+    short: re.Pattern[str]
     short_forms: tuple[tuple[re.Pattern[str], str], ...]
 
 
@@ -228,8 +230,9 @@ def grammar() -> Grammar:
     """Return the rest of the grammar; it is read once."""
     rows = _rows()
     forms = [(re.compile(short, re.IGNORECASE), whole) for short, whole in rows["short_forms"]]
+    any_short = re.compile("|".join(short for short, _ in rows["short_forms"]), re.IGNORECASE)
     kinds = {name: _BREAK.sub("", text) for name, text in rows["kinds"].items()}
-    return Grammar(kinds, tuple(forms))
+    return Grammar(kinds, any_short, tuple(forms))
 
 
 # -- patterns ----------------------------------------------------------------------------

@@ -248,7 +248,7 @@ class Episodes:
             if also is not None:
                 await self._store.read(also)
             return []
-        wanted = await self._with_vectors(asked, query, speakers_in(asked.text, speakers))
+        wanted = await self._with_vectors(asked, query, speakers)
         chatter = None if floor is None else self._chatter.get(fingerprint)
 
         def work(connection: Connection) -> list[Hit]:
@@ -285,7 +285,7 @@ class Episodes:
             for scope in scopes:
                 self._indexes.of(scope).no_facts = moment.epoch
 
-    async def _with_vectors(self, asked: Query, query: str, named: Sequence[str]) -> Query:
+    async def _with_vectors(self, asked: Query, query: str, speakers: Sequence[str]) -> Query:
         """Return a message with its vector, and those of the names in it, if they can be had."""
         embedder = self._embedder()
         if embedder is None:
@@ -293,6 +293,7 @@ class Episodes:
         folded = fold(query)
         try:
             vector = await embedder.embed_query(query)
+            named = speakers_in(asked.text, speakers)
             names = [name for name in named if fold(name) in folded][:MAX_NAMES]
             return asked.with_vectors(
                 vector, tuple([await embedder.embed_query(name) for name in names])

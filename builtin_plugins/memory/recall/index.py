@@ -30,6 +30,9 @@ _COLUMNS = {
 }
 """What is known of each row, see `TurnIndex`."""
 
+ROW_BYTES = sum(int(kind.removeprefix("int")) // 8 for kind in _COLUMNS.values())
+"""What a row takes beside its words and its vector."""
+
 _MICROSECONDS = 1_000_000
 _VECTOR_SCALE = 127.0
 
@@ -66,10 +69,6 @@ class _Column:
         if self.room is None:
             return np.zeros((0, self.width) if self.width else 0, self.dtype)
         return self.room[: self.used]
-
-    @property
-    def bytes(self) -> int:
-        return 0 if self.room is None else int(self.room.nbytes)
 
 
 @dataclass(slots=True)
@@ -358,10 +357,10 @@ class TurnIndex:
     @property
     def bytes(self) -> int:
         """About how much memory this takes."""
-        columns = [*self._columns.values(), *self._bits, self._terms, self._vectors, self._norms]
-        fixed: int = sum(one.bytes for one in columns if one is not None)
+        # Of a vector a byte and a bit for each number, and its length.
+        row = ROW_BYTES + (self.dimension * 9 // 8 + 4 if self.dimension else 0)
         # An array and its entry in a dictionary take about 200 bytes beside what they hold.
-        return fixed + 200 * len(self._postings) + 6 * self._terms.used
+        return len(self) * row + 200 * len(self._postings) + 10 * self._terms.used
 
 
 def bits_of(vectors: npt.NDArray[Any]) -> Bits:

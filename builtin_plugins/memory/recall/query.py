@@ -117,14 +117,11 @@ def speakers_in(query: str, speakers: Collection[str]) -> list[str]:
     A name stands for its bearer. Where none is named, the first person is the user's, and the
     second the assistant's.
     """
-    terms = set(terms_of(query, common=True))
-    named = [
-        one
-        for one in speakers
-        if one not in (USER, ASSISTANT) and terms.issuperset(terms_of(one, common=True) or [""])
-    ]
-    if named:
-        return named
+    if others := [one for one in speakers if one not in (USER, ASSISTANT)]:
+        terms = set(terms_of(query, common=True))
+        named = [one for one in others if terms.issuperset(terms_of(one, common=True) or [""])]
+        if named:
+            return named
     if _FIRST.search(query):
         return [one for one in speakers if one == USER]
     return [one for one in speakers if one == ASSISTANT and _SECOND.search(query)]
