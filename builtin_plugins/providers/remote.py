@@ -209,15 +209,14 @@ class RemoteProvider:
             raise self._error("auth", self._missing_key, action=action)
         # With a stream: reading the same headers anew takes longer than all the rest.
         like, body = self._like, self._body(request)
-        headers = httpx.Headers(like.headers)
-        headers["content-length"] = str(len(body))
         asking = httpx.Request(
             like.method,
             like.url,
-            headers=headers,
+            headers=like.headers,
             stream=httpx.ByteStream(body),
             extensions=like.extensions,
         )
+        asking.headers["content-length"] = str(len(body))
         response = await self._client.send(asking, stream=True)
         kind = _kind(response)
         if response.status_code == 200 and kind != "text/html":
@@ -328,8 +327,9 @@ def _once(complain: Callable[[str], None]) -> Callable[[str], None]:
 
 def _kind(response: httpx.Response) -> str:
     """Return a response's media type."""
-    kind: str = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return kind
+    raw = response.headers.raw
+    kinds = [value for name, value in raw if name.lower() == b"content-type"]
+    return b", ".join(kinds).decode("latin-1").partition(";")[0].strip().lower()
 
 
 def _said(reader: Reader, found: Sequence[bytes]) -> Iterable[ModelEvent]:

@@ -199,7 +199,8 @@ class Hooks:
         """
         chain = self._chains[spec]
         values, watch = chain.bind(args, kwargs), Watch()
-        found: list[HookAnswer[R]] = await driven(watch, self._answers(watch, chain, values))
+        dispatch = self._each(watch, chain, values, named=True)
+        found: list[HookAnswer[R]] = await driven(watch, dispatch)
         return found
 
     async def each_of(
@@ -213,8 +214,8 @@ class Hooks:
         """Call the implementations of some plugins alone; otherwise as `each_by_plugin`."""
         chain = self._chains[spec]
         values, watch = chain.bind(args, kwargs), Watch()
-        answers = self._answers(watch, chain, values, plugins)
-        found: list[HookAnswer[R]] = await driven(watch, answers)
+        dispatch = self._each(watch, chain, values, plugins, named=True)
+        found: list[HookAnswer[R]] = await driven(watch, dispatch)
         return found
 
     async def first(
@@ -227,9 +228,8 @@ class Hooks:
         """
         chain = self._chains[spec]
         values, watch = chain.bind(args, kwargs), Watch()
-        found = await driven(watch, self._answers(watch, chain, values, one=True))
-        value: R | None = found[-1].value if found else None
-        return value
+        found: list[R] = await driven(watch, self._each(watch, chain, values, one=True))
+        return found[0] if found else None
 
     async def first_of(
         self,
@@ -242,9 +242,8 @@ class Hooks:
         """Call the implementations of some plugins alone; otherwise as `first`."""
         chain = self._chains[spec]
         values, watch = chain.bind(args, kwargs), Watch()
-        found = await driven(watch, self._answers(watch, chain, values, plugins, one=True))
-        value: R | None = found[-1].value if found else None
-        return value
+        found: list[R] = await driven(watch, self._each(watch, chain, values, plugins, one=True))
+        return found[0] if found else None
 
     async def fold(self, spec: Callable[P, R | None], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Pass the last argument through every implementation; return what became of it.
@@ -321,11 +320,33 @@ class Hooks:
     # These coroutines are dispatches: they await implementations and nothing else, and
     # are driven by `core.hooks.limits`.
 
-    async def _each(self, watch: Watch, chain: Chain, args: tuple[Any, ...]) -> list[Any]:
+    async def _each(
+        self,
+        watch: Watch,
+        chain: Chain,
+        args: tuple[Any, ...],
+        plugins: Collection[str] | None = None,
+        *,
+        named: bool = False,
+        one: bool = False,
+    ) -> list[Any]:
+        """Return what implementations return.
+
+        Args:
+            watch: Knows of this dispatch.
+            chain: The hook.
+            args: All of its arguments.
+            plugins: Those whose implementations are called; None for all.
+            named: Whether results are a `HookAnswer` each, and failures are results, too.
+            one: Whether the first result is enough.
+        """
         results: list[Any] = []
         errors: list[HookError] = []
         classes, traced = chain.expected.classes, self.spans is not None
-        for implementation in chain.implementations:
+        called, plain = chain.implementations, not (named or one)
+        if plugins is not None:
+            called = tuple([each for each in called if each.plugin in plugins])
+        for implementation in called:
             if traced:
                 value = await self._traced(implementation, watch, args)
             else:
@@ -343,7 +364,7 @@ class Hooks:
                         value = await value
                     if value is None:
                         continue
-                    if isinstance(value, classes):
+                    if plain and isinstance(value, classes):
                         results.append(value)
                         continue
                 except BaseException as error:  # noqa: BLE001 - the implementation's failure
@@ -351,38 +372,15 @@ class Hooks:
                 value = await implementation.settle(watch, value)
             if type(value) is Failed:
                 self._fail(chain, value.failure, errors)
+                if named:
+                    results.append(HookAnswer(implementation.plugin, failure=value.failure))
             elif value is not None:
-                results.append(value)
+                results.append(HookAnswer(implementation.plugin, value) if named else value)
+                if one:
+                    return results
         if errors:
             _raise(errors)
         return results
-
-    async def _answers(
-        self,
-        watch: Watch,
-        chain: Chain,
-        args: tuple[Any, ...],
-        plugins: Collection[str] | None = None,
-        *,
-        one: bool = False,
-    ) -> list[HookAnswer[Any]]:
-        answers: list[HookAnswer[Any]] = []
-        errors: list[HookError] = []
-        call = Implementation.call if self.spans is None else self._traced
-        for implementation in chain.implementations:
-            if plugins is not None and implementation.plugin not in plugins:
-                continue
-            value = await call(implementation, watch, args)
-            if type(value) is Failed:
-                self._fail(chain, value.failure, errors)
-                answers.append(HookAnswer(implementation.plugin, failure=value.failure))
-            elif value is not None:
-                answers.append(HookAnswer(implementation.plugin, value))
-                if one:
-                    return answers
-        if errors:
-            _raise(errors)
-        return answers
 
     async def _fold(self, watch: Watch, chain: Chain, args: tuple[Any, ...]) -> Any:
         errors: list[HookError] = []

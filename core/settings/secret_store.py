@@ -257,7 +257,9 @@ def looks_secret(name: str, value: str) -> bool:
 def redact_json(secrets: Secrets, data: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return `data` with every known secret masked, at any depth."""
     texts: list[str] = []
-    copy: dict[str, Any] = _copied({str(key): item for key, item in data.items()}, texts)
+    if not {str}.issuperset(map(type, data)):
+        data = {str(key): item for key, item in data.items()}
+    copy: dict[str, Any] = _copied(dict(data), texts)
     # One look for all of its texts: nearly always none of them holds a secret.
     together = "\n".join(texts)
     redact = secrets.redact
