@@ -277,7 +277,11 @@ class Discoverer:
 
     async def related(self, capability_id: str) -> tuple[Any, ...]:
         """Return the edges that lead from a capability, the heaviest of each type first."""
-        return (await self._graph(self._capabilities())).edges(capability_id)
+        return (await self.graph()).edges(capability_id)
+
+    async def graph(self) -> Graph:
+        """Return how all that there is now is related."""
+        return await self._graph(self._capabilities())
 
     # -- showing -------------------------------------------------------------
 

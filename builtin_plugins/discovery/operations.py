@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -29,6 +29,7 @@ from hookgate.catalogue import KIND_PATTERN, KINDS, capability_rows, is_chosen, 
 from hookgate.settings import nearest
 
 if TYPE_CHECKING:
+    from hookgate.builtin_plugins.discovery.index.graph import Graph
     from hookgate.builtin_plugins.discovery.learn.lessons import Lessons
     from hookgate.builtin_plugins.discovery.show.results import Discovery, Found
     from hookgate.builtin_plugins.discovery.sources.collection import Collected
@@ -328,6 +329,51 @@ class Stats(OperationModel):
     """Ids that requirements and presets name and that are not there."""
 
 
+class GraphParams(OperationModel):
+    """Which part of the graph."""
+
+    after: str = Field(default="", max_length=256)
+    """The id behind which the page begins: `next` of the page before."""
+    limit: int = Field(default=1000, ge=1, le=5000)
+    """So many capabilities at most."""
+
+
+class GraphNode(OperationModel):
+    """A capability."""
+
+    id: str
+    kind: str
+    category: str
+    available: bool
+    """Whether all that it requires is there."""
+    agents: tuple[str, ...]
+    """The agents that may use it."""
+
+
+class GraphEdge(OperationModel):
+    """Why two capabilities are related."""
+
+    source: str
+    target: str
+    type: Literal["DEPENDS_ON", "COMPOSED_WITH", "TAGGED_WITH", "SAME_CATEGORY"]
+    """`DEPENDS_ON` leads one way, the others both."""
+    weight: float
+    """How closely."""
+
+
+class GraphPage(OperationModel):
+    """A page of the graph."""
+
+    agents: tuple[str, ...]
+    """The agents that the caller may speak to."""
+    nodes: list[GraphNode]
+    """Capabilities, cards not counted, in the order of their ids."""
+    edges: list[GraphEdge]
+    """The edges that start at these, the heaviest 50 of each."""
+    next: str
+    """`after` of the next page; empty on the last one."""
+
+
 class DiscoveryOperations:
     """Capabilities: list and show them, check their files, begin new ones.
 
@@ -369,6 +415,42 @@ class DiscoveryOperations:
             edges=known["edges"],
             missing=known["missing"],
         )
+
+    @operation("capabilities.graph")
+    async def graph(self, invocation: Invocation, params: GraphParams) -> GraphPage:
+        """Show how capabilities are related, and which agents may use them."""
+        graph = await self._discoverer().graph()
+        settings, may = invocation.host.settings.agents, invocation.principal.may_use_agent
+        globs = {
+            name: settings[name].tools if name in settings else None
+            for name in invocation.host.agents()
+            if may(name)
+        }
+        return await asyncio.to_thread(_page, graph, globs, params)
+
+
+def _page(
+    graph: Graph, globs: Mapping[str, Sequence[str] | None], params: GraphParams
+) -> GraphPage:
+    behind = [one for one in graph.rows if one > params.after]
+    shown = behind[: params.limit]
+    nodes, edges = [], []
+    for row in map(graph.rows.__getitem__, shown):
+        users = [
+            name for name, some in globs.items() if row.kind != "tool" or matches(row.name, some)
+        ]
+        node = {name: getattr(row, name) for name in ("id", "kind", "category", "available")}
+        nodes.append({**node, "agents": users})
+        edges += [
+            {name: getattr(edge, name) for name in ("source", "target", "type", "weight")}
+            for edge in graph.edges(row.id)
+            # What leads both ways is told once.
+            if edge.type == "DEPENDS_ON" or edge.source < edge.target
+        ]
+    more = shown[-1] if len(behind) > len(shown) else ""
+    return GraphPage.model_validate(
+        {"agents": tuple(globs), "nodes": nodes, "edges": edges, "next": more}
+    )
 
 
 async def _search(discoverer: Discoverer, seen: CallerView, params: DiscoverParams) -> Discovery:

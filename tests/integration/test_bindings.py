@@ -71,6 +71,7 @@ OPERATIONS: dict[str, Called] = {
     "chat.send": Called({"content": "/context", "peer": "{me}"}),
     "db.status": EVERYBODYS,
     "discover": Called({"query": "remember something"}),
+    "capabilities.graph": EVERYBODYS,
     "capabilities.stats": EVERYBODYS,
     "embedding.status": EVERYBODYS,
     "events.subscribe": Called(why="it has no end, and a test of its own"),

@@ -102,6 +102,11 @@ class Graph:
     def __len__(self) -> int:
         return len(self._rows)
 
+    @property
+    def rows(self) -> Mapping[str, Capability]:
+        """The rows by id, in the order of their ids."""
+        return self._rows
+
     def edges(self, capability_id: str, *, limit: int = 50) -> tuple[Edge, ...]:
         """Return the edges that start at a capability, by type, the heaviest first.
 

@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 from tests.builtin_plugins.discovery.folders import manifest
 from tests.builtin_plugins.turns import make_host
+from tests.support.script import Script, Scripted, Tools, echo_tool, say, settings
 
+from hookgate import Gateway, hookimpl
 from hookgate.builtin_plugins.discovery.operations import CapabilityOperations
 from hookgate.builtin_plugins.discovery.sources.collection import Collected
 from hookgate.builtin_plugins.discovery.sources.manifests import read_manifest
+from hookgate.clients import call_operation
 from hookgate.core.domain.descriptors import Capability, Flags
 from hookgate.core.domain.errors import TurnError
 from hookgate.core.domain.turn import Principal
@@ -108,3 +111,36 @@ async def test_an_id_that_is_not_known_is_answered_with_the_nearest_one() -> Non
     with pytest.raises(TurnError, match="did you mean 'skill:draft-email'") as caught:
         await ask("show", id="skill:draft-mail")
     assert caught.value.code == "not_found"
+
+
+class Skills:
+    name = "skills"
+
+    @hookimpl
+    def list_capabilities(self) -> list[Capability]:
+        needs = {"required_tools": ("echo",)}
+        return [Capability(id=f"skill:{name}", kind="skill", name=name, **needs) for name in "ab"]
+
+
+async def test_the_graph_is_told_page_by_page_with_who_may_use_what(tmp_path: Path) -> None:
+    agents = {"main": {"model": "script/one"}, "ada": {"model": "script/one", "tools": ["x*"]}}
+    plugins = [Scripted(Script(say("fine"))), Tools(echo_tool()), Skills()]
+    config = settings(tmp_path, agents=agents)
+    pages: list[Any] = []
+    async with Gateway(config, builtin=("control", "discovery"), plugins=plugins) as gate:
+        ask: dict[str, Any] = {"limit": 3}
+        while not pages or ask["after"]:
+            found = await call_operation(
+                gate.host, Principal.owner(), "capabilities.graph", ask, path="test"
+            )
+            pages.append(found)
+            ask["after"] = found.next
+    users = {node.id: list(node.agents) for page in pages for node in page.nodes}
+    edges = [(one.source, one.target, one.type) for page in pages for one in page.edges]
+    assert len(pages) > 1
+    assert users["skill:a"] == ["ada", "main"]
+    assert users["tool:echo"] == ["main"]
+    assert [one for one in edges if one[1] == "tool:echo"] == [
+        ("skill:a", "tool:echo", "DEPENDS_ON"),
+        ("skill:b", "tool:echo", "DEPENDS_ON"),
+    ]

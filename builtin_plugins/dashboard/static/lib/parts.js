@@ -132,6 +132,11 @@ export function useFilter() {
 // Characters that show nothing, turn the line, or are taken for others: told by their number.
 const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb]|[\u{e0000}-\u{e0fff}]/gu;
 
+const numbered = (found) => `U+${found.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+
+/** The same where there can be no markup: in titles and drawings. @param {string} text */
+export const plain = (text) => text.replace(UNSEEN, numbered);
+
 /** Text of others, every character of it to be seen. @param {{text: unknown}} given */
 export function Text({ text }) {
   const whole = String(text ?? "");
@@ -139,8 +144,7 @@ export function Text({ text }) {
   let last = 0;
   for (const { 0: found, index } of whole.matchAll(UNSEEN)) {
     parts.push(whole.slice(last, index));
-    const number = found.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
-    parts.push(html`<span class="unseen" title="a character that shows nothing">U+${number}</span>`);
+    parts.push(html`<span class="unseen" title="a character that shows nothing">${numbered(found)}</span>`);
     last = index + found.length;
   }
   return parts.length ? [...parts, whole.slice(last)] : whole;

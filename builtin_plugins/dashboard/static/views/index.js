@@ -5,6 +5,7 @@ import { Chat } from "./chat.js";
 import { Approvals } from "./approvals.js";
 import { Usage } from "./usage.js";
 import { Capabilities } from "./capabilities.js";
+import { Graph } from "./graph.js";
 import { Memory } from "./memory.js";
 import { Audit } from "./audit.js";
 import { System } from "./system.js";
@@ -19,6 +20,7 @@ export const views = [
   },
   { path: "usage", title: "Usage", key: "u", View: Usage },
   { path: "capabilities", title: "Capabilities", key: "b", View: Capabilities },
+  { path: "graph", title: "Graph", key: "r", View: Graph },
   { path: "memory", title: "Memory", key: "m", View: Memory },
   { path: "audit", title: "Audit", key: "d", View: Audit },
   { path: "system", title: "System", key: "s", View: System },
