@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from sys import byteorder
@@ -116,16 +116,19 @@ _SCOPE_ROW = Prepared(
         SCOPES.c.scope == bindparam("of")
     )
 )
-_HOLD = Prepared(
-    lambda insert: insert(SCOPES).on_conflict_do_update(
-        index_elements=["scope"], set_={"version": SCOPES.c.version + 1}
-    ),
-    SCOPES.c.keys(),
-)
-_MOVE_SCOPE = Prepared(
-    update(SCOPES)
-    .where(SCOPES.c.scope == bindparam("of"))
-    .values(version=bindparam("to"), removed=bindparam("gone"), next=bindparam("following"))
+
+
+def _held(insert: Any) -> Any:
+    held = insert(SCOPES)
+    moved = {"version": SCOPES.c.version + 1, "next": SCOPES.c.next + held.excluded.next}
+    return held.on_conflict_do_update(index_elements=["scope"], set_=moved).returning(
+        SCOPES.c.version, SCOPES.c.removed, SCOPES.c.next
+    )
+
+
+_HOLD = Prepared(_held, SCOPES.c.keys())
+_REMOVED = Prepared(
+    update(SCOPES).where(SCOPES.c.scope == bindparam("of")).values(removed=SCOPES.c.version)
 )
 _KNOWN = PreparedIn(
     select(TURNS.c.message).where(TURNS.c.scope == bindparam("of")), TURNS.c.message
@@ -200,25 +203,22 @@ def add_pieces(connection: Connection, pieces: Sequence[Piece], *, most: int) ->
         ours = by_scope.setdefault(piece["scope"], {})
         ours.setdefault((piece["message"], piece["part"]), piece)
     rows: list[Piece] = []
-    moved = []
-    held = _hold(connection, by_scope)
+    held = _hold(connection, {scope: len(ours) for scope, ours in by_scope.items()})
     for scope, standing in held.items():
         mine = by_scope[scope].values()
         messages = list({piece["message"] for piece in mine})
         known = {row.message for row in _KNOWN.rows(connection, messages, of=scope)}
         new = [piece for piece in mine if piece["message"] not in known]
-        if not new:
-            continue
+        # Places that were taken for what is known stay free.
+        first = standing.next - len(new)
         rows += [
-            {**piece, "place": standing.next + at, "stamp": standing.version}
+            {**piece, "place": first + at, "stamp": standing.version}
             for at, piece in enumerate(new)
         ]
-        following, removed = standing.next + len(new), standing.removed
-        if following > most and _TRIM.count(connection, of=scope, first=following - most):
-            removed = standing.version
-        moved.append({"of": scope, "to": standing.version, "gone": removed, "following": following})
+        over = standing.next - most
+        if new and over > 0 and _TRIM.count(connection, of=scope, first=over):
+            _REMOVED.count(connection, of=scope)
     _ADD.run(connection, rows)
-    _MOVE_SCOPE.run(connection, moved)
     return len(rows)
 
 
@@ -229,7 +229,7 @@ def keep_vectors(
 
     A row that was taken away in between stays away.
     """
-    held = _hold(connection, {scope for scope, *_ in vectors})
+    held = _hold(connection, dict.fromkeys([scope for scope, *_ in vectors], 0))
     _GIVE_VECTOR.run(
         connection,
         [
@@ -258,31 +258,30 @@ def forget_pieces(
         fits.append(columns.session == session)
     touched = connection.execute(select(TURNS.c.scope).where(*fits).distinct()).scalars().all()
     gone = 0
-    for scope, held in _hold(connection, touched).items():
+    for scope in _hold(connection, dict.fromkeys(touched, 0)):
         gone += connection.execute(delete(TURNS).where(TURNS.c.scope == scope, *fits)).rowcount
         left = connection.execute(select(TURNS.c.place).where(TURNS.c.scope == scope).limit(1))
         if left.first() is None:
             connection.execute(delete(SCOPES).where(SCOPES.c.scope == scope))
             continue
-        connection.execute(
-            update(SCOPES)
-            .where(SCOPES.c.scope == scope)
-            .values(version=held.version, removed=held.version)
-        )
+        _REMOVED.count(connection, of=scope)
     touch_cursor(connection)
     return gone
 
 
-def _hold(connection: Connection, scopes: Iterable[str]) -> dict[str, ScopeRow]:
-    """Take scopes' rows until the end of the transaction; return them with the next versions."""
-    some = sorted(scopes)  # in one order, so that two writers never wait for each other
+def _hold(connection: Connection, scopes: Mapping[str, int]) -> dict[str, ScopeRow]:
+    """Take scopes' rows until the end of the transaction, and some more places in each.
+
+    Returns:
+        The rows, with the next versions and behind the places that were taken.
+    """
     # Above all versions of a scope of this name that was forgotten as a whole.
     now = time_ns() // 1000
-    _HOLD.run(
-        connection,
-        [{"scope": scope, "version": now, "removed": now, "next": 0} for scope in some],
-    )
-    return {scope: scope_row(connection, scope) for scope in some}
+    held = {}
+    for scope in sorted(scopes):  # in one order, so that two writers never wait for each other
+        row = {"scope": scope, "version": now, "removed": now, "next": scopes[scope]}
+        held[scope] = ScopeRow(*_HOLD.rows(connection, **row)[0])
+    return held
 
 
 # -- how far what was said is known ---------------------------------------------------
