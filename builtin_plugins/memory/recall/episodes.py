@@ -64,6 +64,7 @@ class Episodes:
         self._chatter: dict[str, Floats] = {}
         # What was forgotten while it was read is not to be learned.
         self._lock = asyncio.Lock()
+        self._cursor: tuple[str, int] | None = None
 
     @property
     def in_memory(self) -> Sequence[str]:
@@ -114,11 +115,12 @@ class Episodes:
         added, more = 0, True
         while more:
             async with self._lock:
-                before = await self._store.read(rows.cursor_of)
+                before = await self._take_cursor()
                 page = await conversations.since(before[0], limit=PAGE)
                 said = [one for each in page.said for one in said_of(each)]
                 pieces = await self._pieces_of(said)
                 if page.cursor == before[0]:
+                    self._cursor = before
                     return added
 
                 def work(connection: Connection) -> int | None:
@@ -128,10 +130,20 @@ class Episodes:
                     return rows.add_pieces(connection, pieces, most=self._most_turns)  # noqa: B023
 
                 new = await self.changes.write(work, {one.scope for one in said})
+                if new is not None:
+                    self._cursor = page.cursor, before[1]
             # Another gateway was faster, or something was forgotten: from the start.
             more = page.more or new is None
             added += new or 0
         return added
+
+    async def _take_cursor(self) -> tuple[str, int]:
+        """Return how far what was said is learned, as this gateway knows it or as it is read.
+
+        It is kept again once it was moved: what is forgotten, or learned by others, moves it, too.
+        """
+        known, self._cursor = self._cursor, None
+        return await self._store.read(rows.cursor_of) if known is None else known
 
     async def _pieces_of(self, said: Sequence[Utterance]) -> list[rows.Piece]:
         """Return what is kept of messages; by what a turn has just asked is known by its vector."""

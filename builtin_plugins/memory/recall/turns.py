@@ -297,8 +297,9 @@ def move_cursor(
     connection: Connection, before: tuple[str, int], cursor: str, name: str = "turns"
 ) -> bool:
     """Move the cursor on from where it was; return False where somebody else has done so."""
-    touch_cursor(connection, by=0, name=name)
     place, version = before
+    if not place:
+        touch_cursor(connection, by=0, name=name)
     return bool(_MOVE_CURSOR.count(connection, of=name, before=place, counted=version, to=cursor))
 
 
