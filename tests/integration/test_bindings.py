@@ -108,8 +108,8 @@ OPERATIONS: dict[str, Called] = {
     "wasm.verify": EVERYBODYS,
 }
 PAGES = {
-    *("/health", "/ready", "/metrics", "/ws", "/v1/operations/{name}"),
-    "/webhook/{channel}",
+    *("/health", "/ready", "/metrics", "/ws", "/v1/operations/{name}", "/v1/session"),
+    *("/webhook/{channel}", "/ui", "/ui/", "/ui/{digest}/{file}"),
 }
 """Routes that no operation declares. `/ws` and operations by name are walked as operations."""
 

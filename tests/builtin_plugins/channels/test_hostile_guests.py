@@ -12,7 +12,7 @@ from tests.builtin_plugins.wasm.folders import constant, write_plugin
 from tests.support.bot_api import TOKEN, BotApi
 from tests.support.telegram import SECRET, Telegram
 
-from hookgate import Address, ReceivedMessage
+from hookgate import Address, ChannelFeatures, ReceivedMessage
 from hookgate.builtin_plugins.channels.roster import Hosted
 from hookgate.builtin_plugins.channels.settings import ChannelSettings
 from hookgate.kit.testing.model import ScriptedModel, call, say
@@ -56,7 +56,7 @@ def test_whom_a_guest_names_is_somebody_once_it_is_trusted(
         {"senders": ["42"], "trusted": trusted, "approvers": [approver]}
     )
     channel = Telegram("http://127.0.0.1:9", polling=False)
-    channel.sandboxed = True
+    channel.sandboxed, channel.features = True, ChannelFeatures()
     hosted = Hosted(channel, section)
     message = ReceivedMessage(id="1", content="hi", account="a", peer="42", sender="42")
     principal, _, request = hosted.asked(message)
