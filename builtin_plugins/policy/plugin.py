@@ -94,7 +94,7 @@ class Plugin:
         return operations_of(
             ApprovalOperations(lambda: self._open_desk),
             QuarantineOperations(lambda: self._open_quarantine),
-            PolicyOperations(self._settings.profile),
+            PolicyOperations(self._settings, lambda: self._judge.engine),
         )
 
     @hookimpl

@@ -62,6 +62,15 @@ class Found:
     rewritten: bool = False
     judgements: tuple[Judgement, ...] = ()
 
+    def to_json(self) -> dict[str, Any]:
+        """Return what follows, for programs."""
+        return {
+            "effect": self.effect,
+            "rule": self.rule,
+            "why": self.why,
+            "arguments": dict(self.arguments),
+        }
+
 
 class Bench:
     """Judges calls that do not run, by settings and rules.
@@ -178,3 +187,25 @@ def imagined(facts: Facts) -> tuple[Turn, ToolCall]:
         id="call", tool=tool, arguments=facts.arguments, depth=facts.depth, index=facts.index
     )
     return turn, call
+
+
+def explained(bench: Bench, facts: Facts, history: History, now: float) -> dict[str, Any]:
+    """Return what every rule says of a call, and which one decides."""
+    found = bench.decide(facts, history, now, every=True)
+    return {
+        "tool": facts.tool,
+        "flags": facts.flags.to_json(),
+        "profile": bench.settings.profile,
+        "rules": [
+            {
+                "rule": one.rule.name,
+                "place": one.rule.place,
+                "mode": one.rule.mode,
+                "state": one.state,
+                "effect": one.effect or "",
+                "why": one.why,
+            }
+            for one in found.judgements[-1].outcomes
+        ],
+        "decided": found.to_json(),
+    }

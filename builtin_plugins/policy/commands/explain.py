@@ -12,7 +12,6 @@ import typer
 from hookgate import HookgateError
 from hookgate.builtin_plugins.policy.commands.files import (
     Profile,
-    found_row,
     paths_of,
     rules,
     settings_of,
@@ -23,7 +22,6 @@ from hookgate.kit.commands import JsonOption, State, state_of
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hookgate.builtin_plugins.policy.bench.bench import Bench
     from hookgate.builtin_plugins.policy.judge.facts import Facts, History
     from hookgate.builtin_plugins.policy.rules.linting import KnownTool
 
@@ -82,7 +80,7 @@ def explain(
     Example:
         hookgate policy explain http_get --arg url=https://example.org --taint tool:read_file
     """
-    from hookgate.builtin_plugins.policy.bench.bench import Bench
+    from hookgate.builtin_plugins.policy.bench.bench import Bench, explained
 
     state = state_of(ctx)
     where = paths_of(state, rule, needed=False)
@@ -96,7 +94,7 @@ def explain(
     facts.turn = "turn"
     history = _history(state, facts, before or (), offline=offline)
     facts.index = sum(one.turn == facts.turn for one in history.since(float("-inf")))
-    data = _explained(bench, facts, history, note)
+    data = {**explained(bench, facts, history, NOW), "note": note}
     state.show(data, lambda console: _print_explained(console, data))
 
 
@@ -128,28 +126,6 @@ def _history(state: State, facts: Facts, given: Sequence[str], *, offline: bool)
     for at, earlier in sorted(happened, key=lambda one: one[0]):
         history.add(at, earlier)
     return history
-
-
-def _explained(bench: Bench, facts: Facts, history: History, note: str) -> dict[str, Any]:
-    found = bench.decide(facts, history, NOW, every=True)
-    return {
-        "tool": facts.tool,
-        "flags": facts.flags.to_json(),
-        "note": note,
-        "profile": bench.settings.profile,
-        "rules": [
-            {
-                "rule": one.rule.name,
-                "place": one.rule.place,
-                "mode": one.rule.mode,
-                "state": one.state,
-                "effect": one.effect or "",
-                "why": one.why,
-            }
-            for one in found.judgements[-1].outcomes
-        ],
-        "decided": found_row(found),
-    }
 
 
 def _known(state: State, tool: str) -> tuple[KnownTool | None, str]:

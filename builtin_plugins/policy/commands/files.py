@@ -14,7 +14,6 @@ from hookgate import HookgateError, StartError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hookgate.builtin_plugins.policy.bench.bench import Found
     from hookgate.builtin_plugins.policy.bench.cases import Case
     from hookgate.builtin_plugins.policy.rules.linting import KnownTool
     from hookgate.builtin_plugins.policy.rules.model import Rule
@@ -112,13 +111,3 @@ def _schema(state: State, name: str) -> dict[str, Any] | None:
         return None
     schema: dict[str, Any] | None = shown["input_schema"]
     return schema
-
-
-def found_row(found: Found) -> dict[str, Any]:
-    """Return what follows from a call, for programs."""
-    return {
-        "effect": found.effect,
-        "rule": found.rule,
-        "why": found.why,
-        "arguments": dict(found.arguments),
-    }

@@ -16,7 +16,6 @@ from hookgate import HookgateError, counted
 from hookgate.builtin_plugins.policy.commands.explain import explain
 from hookgate.builtin_plugins.policy.commands.files import (
     cases,
-    found_row,
     paths_of,
     rules,
     settings_of,
@@ -170,7 +169,7 @@ def _case_row(tried: Tried) -> dict[str, Any]:
         "place": tried.case.place,
         "passed": tried.passed,
         "wrong": list(tried.wrong),
-        **found_row(tried.found),
+        **tried.found.to_json(),
     }
 
 

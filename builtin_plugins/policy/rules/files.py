@@ -69,7 +69,11 @@ def read_rules(paths: Iterable[Path]) -> Reading[Rule]:
 
     Two rules of one name are an error: a verdict that names a rule must name one.
     """
-    reading = read_files(files_of(paths), read_text_of_rules)
+    return named_once(read_files(files_of(paths), read_text_of_rules))
+
+
+def named_once(reading: Reading[Rule]) -> Reading[Rule]:
+    """Return what was read, with a problem for each rule whose name another one has."""
     first: dict[str, Rule] = {}
     pairs = [(rule, first.setdefault(rule.name, rule)) for rule in reading.found]
     doubles = [

@@ -383,19 +383,22 @@ def arguments_of(condition: Condition, *, texts: bool = False) -> frozenset[str]
 def known_tool(row: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> KnownTool:
     """Return a tool from what ``tools.list`` says of it, and its schema."""
     flags = Flags.from_mapping({name: one["value"] for name, one in row["flags"].items()})
-    arguments: frozenset[str] | None = None
-    if schema is not None and not set(schema) & {"$ref", "allOf", "anyOf", "oneOf", "if"}:
-        open_ended = schema.get("patternProperties") or schema.get("additionalProperties")
-        if "properties" in schema and not open_ended:
-            arguments = frozenset(schema["properties"])
     proven = frozenset(n for n, one in row["flags"].items() if one["standing"] == "proven")
     return KnownTool(
         name=row["name"],
         plugin=row["plugin"],
         sandbox=row["sandbox"],
         flags=replace(flags, proven=proven),
-        arguments=arguments,
+        arguments=None if schema is None else arguments_in(schema),
     )
+
+
+def arguments_in(schema: Mapping[str, Any]) -> frozenset[str] | None:
+    """Return the arguments that a tool's schema knows; None where it may take others."""
+    open_ended = schema.get("patternProperties") or schema.get("additionalProperties")
+    if set(schema) & {"$ref", "allOf", "anyOf", "oneOf", "if"} or open_ended:
+        return None
+    return frozenset(schema["properties"]) if "properties" in schema else None
 
 
 def sample_of(globs: Iterable[str]) -> list[str]:
