@@ -1,4 +1,4 @@
-"""The plugin ``dashboard``: a page at ``/ui``.
+"""The plugin ``dashboard``: a page at ``/ui``, and the turns that it shows.
 
 It shows and does nothing that the command line cannot: every number and every button is an
 operation. The page is files; who uses it logs in as any client does, and sees what they may.
@@ -6,16 +6,35 @@ operation. The page is files; who uses it logs in as any client does, and sees w
 
 from __future__ import annotations
 
-from hookgate import Host, Routes
+from collections.abc import Sequence
+from typing import Any
+
+from hookgate import Host, Operation, Routes, Turn, operations_of
+from hookgate.builtin_plugins.dashboard.turns import TurnRing
 from hookgate.hookspecs import hookimpl
 
 PATH = "/ui"
 
 
 class Plugin:
-    """Serves the page; it has no settings."""
+    """Serves the page, and keeps the last turns; it has no settings."""
+
+    def __init__(self) -> None:
+        self._turns: TurnRing | None = None
 
     @hookimpl
     def add_routes(self, host: Host, routes: Routes) -> None:
         """Serve the files of the page."""
         routes.static(PATH, __package__, "static", why="the page of the dashboard; it has no data")
+
+    @hookimpl
+    def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
+        """Bring the operations that list and show turns."""
+        self._turns = TurnRing(host)
+        return operations_of(self._turns)
+
+    @hookimpl(trylast=True)
+    def turn_ended(self, turn: Turn) -> None:
+        """Keep what is shown of a turn."""
+        if self._turns is not None:
+            self._turns.keep(turn)

@@ -3,21 +3,23 @@
 Whoever measures hands over records (`Host.metric`), and says once what is to be counted of them:
 an `Instrument` for each figure (``host.instruments``). Plugins that keep figures, such as
 `telemetry`, know records and instruments, and nobody's names.
+
+`waterfall` is for the figures of one turn: what ran in it, and when.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from hookgate.core.domain.events import MetricRecord as MetricRecord
 from hookgate.core.domain.strict_json import well_formed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 InstrumentKind: TypeAlias = Literal["counter", "histogram", "gauge"]
 
@@ -227,3 +229,133 @@ class Reading(NamedTuple):
     instrument: Instrument
     value: float = 1
     labels: tuple[str, ...] = ()
+
+
+# -- what ran in a turn, and when, from the events that tell of it ------------------
+
+WATERFALL_EVENTS = ("hook", "context", "usage", "tool_use", "tool_result")
+"""The events that `waterfall` is made of."""
+
+_BEFORE_MODEL = frozenset(("before_context_build", "prepare_model_call", "before_model_call"))
+_BEFORE_TOOL = frozenset(("before_tool_call", "resolve_ask", "tool_decided"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceRow:
+    """One line of the waterfall.
+
+    Attributes:
+        kind: A hook's implementation, a model call, a tool call, or what was packed.
+        name: The hook or the tool.
+        plugin: Whose it is.
+        at: Milliseconds since the turn's first sign.
+        milliseconds: How long it took.
+        said: What it decided, or what came of it.
+        failed: Whether it failed.
+    """
+
+    kind: Literal["hook", "model", "tool", "context"]
+    name: str
+    plugin: str = ""
+    at: float = 0.0
+    milliseconds: float = 0.0
+    said: str = ""
+    failed: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the row for programs."""
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "plugin": self.plugin,
+            "at_ms": round(self.at, 3),
+            "ms": round(self.milliseconds, 3),
+            "said": self.said,
+            "failed": self.failed,
+        }
+
+
+def waterfall(heard: Sequence[Mapping[str, Any]]) -> list[TraceRow]:
+    """Return everything that one turn's events tell of, in the order in which it began.
+
+    Args:
+        heard: Events of one turn, each with `type`, `at` and `data`, as they came.
+    """
+    if not heard:
+        return []
+    spans = [event["data"] for event in heard if event["type"] == "hook"]
+    events = [event for event in heard if event["type"] != "hook"]
+    zero = min([span["at"] for span in spans] + [event["at"] for event in events])
+    rows = [_span_row(span, zero) for span in spans] + _event_rows(events, spans, zero)
+    return sorted(rows, key=lambda row: row.at)
+
+
+def _end(span: Mapping[str, Any]) -> float:
+    return float(span["at"]) + float(span["milliseconds"]) / 1000
+
+
+def _span_row(span: Mapping[str, Any], zero: float) -> TraceRow:
+    return TraceRow(
+        kind="hook",
+        name=span["hook"],
+        plugin=span["plugin"],
+        at=(span["at"] - zero) * 1000,
+        milliseconds=span["milliseconds"],
+        said=span["outcome"],
+        failed=span["failed"],
+    )
+
+
+def _event_rows(
+    events: list[Mapping[str, Any]], spans: list[Mapping[str, Any]], zero: float
+) -> list[TraceRow]:
+    """Return rows for what lies between the hooks: contexts, model calls, tool calls."""
+    rows: list[TraceRow] = []
+    uses: dict[str, Mapping[str, Any]] = {}
+    since = zero
+    for event in events:
+        data, at = event["data"], event["at"]
+        match event["type"]:
+            case "tool_use":
+                uses[data["id"]] = event
+                continue
+            case "context":
+                said = f"{data['tokens']:,} of {data['budget']:,} tokens"
+                rows.append(_row("context", "context packed", at, at, zero, said))
+            case "usage":
+                begin = _last_end(spans, _BEFORE_MODEL, since, at)
+                said = f"{data['input_tokens']:,} tokens in, {data['output_tokens']:,} out"
+                rows.append(_row("model", "model", begin, at, zero, said))
+            case "tool_result":
+                use = uses.get(data["tool_use_id"])
+                name = str(use["data"]["name"]) if use else "tool"
+                begin = _last_end(spans, _BEFORE_TOOL, use["at"] if use else since, at)
+                row = _row("tool", name, begin, at, zero, str(data["content"]))
+                rows.append(replace(row, failed=bool(data["is_error"])))
+        since = at
+    return rows
+
+
+def _row(
+    kind: Literal["hook", "model", "tool", "context"],
+    name: str,
+    begin: float,
+    end: float,
+    zero: float,
+    said: str,
+) -> TraceRow:
+    return TraceRow(
+        kind=kind,
+        name=name,
+        at=(begin - zero) * 1000,
+        milliseconds=max(end - begin, 0.0) * 1000,
+        said=said,
+    )
+
+
+def _last_end(
+    spans: list[Mapping[str, Any]], hooks: frozenset[str], since: float, until: float
+) -> float:
+    """Return when the last of these hooks ended between two times; `since` if none did."""
+    ends = (_end(span) for span in spans if span["hook"] in hooks)
+    return max((end for end in ends if since <= end <= until), default=since)

@@ -102,6 +102,8 @@ OPERATIONS: dict[str, Called] = {
     "tools.call": Called({"name": "recall", "arguments": {"query": "my word is"}, "peer": "{me}"}),
     "tools.list": EVERYBODYS,
     "tools.changes": EVERYBODYS,
+    "turn.list": EVERYBODYS,
+    "turn.show": Called({"id": "{turn}"}),
     "usage": Called({"by": "session"}),
     "wasm.inspect": Called({"name": "nobody"}),
     "wasm.list": EVERYBODYS,

@@ -133,7 +133,7 @@ function Cost({ turn }) {
   const { done, context, cards } = turn;
   const put = context.flatMap(({ by_kind }) => Object.entries(by_kind ?? {}));
   return html`<details class="cost"><summary class="faint">${done.ending}; ${done.usage?.input_tokens ?? 0} tokens in, ${done.usage?.output_tokens ?? 0} out</summary>
-    <dl><dt>Turn</dt><dd><${Text} text=${done.turn} /></dd><dt>Session</dt><dd><${Text} text=${done.session} /></dd>
+    <dl><dt>Turn</dt><dd><a href=${`#/turns/${encodeURIComponent(done.turn)}`}><${Text} text=${done.turn} /></a></dd><dt>Session</dt><dd><${Text} text=${done.session} /></dd>
     ${put.map(([kind, tokens]) => html`<dt>${kind}</dt><dd>${JSON.stringify(tokens)}</dd>`)}
     ${cards.length ? html`<dt>Cards</dt><dd><${Text} text=${cards.join(", ")} /></dd>` : null}</dl></details>`;
 }

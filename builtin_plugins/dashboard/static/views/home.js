@@ -22,7 +22,7 @@ export function Home() {
       <${Tile} name="State" value=${data.ready ? (Object.keys(data.degraded).length ? "degraded" : "ready") : "not ready"}
         kind=${data.ready && !Object.keys(data.degraded).length ? "good" : "bad"} />
       <${Tile} name="Open questions" value=${waiting} to="#/approvals" kind=${waiting ? "bad" : ""} />
-      <${Tile} name="Turns now" value=${data.turns} />
+      <${Tile} name="Turns now" value=${data.turns} to="#/turns" />
       ${spent ? html`<${Tile} name="Spent today" value=${`$${Number(spent.cost_usd).toFixed(4)}`} to="#/usage" />
         <${Tile} name="Calls today" value=${spent.calls} to=${`#/usage?since=${today}`} />` : null}
       <${Tile} name="Tools" value=${data.tools} to="#/capabilities" />

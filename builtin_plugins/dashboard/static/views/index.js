@@ -3,6 +3,7 @@
 import { Home } from "./home.js";
 import { Chat } from "./chat.js";
 import { Approvals } from "./approvals.js";
+import { Turns } from "./turns.js";
 import { Usage } from "./usage.js";
 import { Capabilities } from "./capabilities.js";
 import { Graph } from "./graph.js";
@@ -18,6 +19,7 @@ export const views = [
     path: "approvals", title: "Approvals", key: "a", View: Approvals,
     counts: { name: "approvals.list", of: (data) => data.approvals.length, on: ["approval"] },
   },
+  { path: "turns", title: "Turns", key: "t", View: Turns },
   { path: "usage", title: "Usage", key: "u", View: Usage },
   { path: "capabilities", title: "Capabilities", key: "b", View: Capabilities },
   { path: "graph", title: "Graph", key: "r", View: Graph },

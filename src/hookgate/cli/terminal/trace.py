@@ -9,11 +9,12 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.errors import HookgateError, StartError
+from hookgate.metrics import WATERFALL_EVENTS, TraceRow, waterfall
 
 if TYPE_CHECKING:
     from hookgate.cli.client.local import Client, Stream
@@ -25,45 +26,6 @@ if TYPE_CHECKING:
 QUIET_SECONDS = 0.25
 """Silence after ``done`` that means that the hooks behind a turn have run, too."""
 LAST_SECONDS = 5.0
-
-_TOLD = ("hook", "context", "usage", "tool_use", "tool_result")
-_BEFORE_MODEL = frozenset(("before_context_build", "prepare_model_call", "before_model_call"))
-_BEFORE_TOOL = frozenset(("before_tool_call", "resolve_ask", "tool_decided"))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceRow:
-    """One line of the waterfall.
-
-    Attributes:
-        kind: A hook's implementation, a model call, a tool call, or what was packed.
-        name: The hook or the tool.
-        plugin: Whose it is.
-        at: Milliseconds since the turn's first sign.
-        milliseconds: How long it took.
-        said: What it decided, or what came of it.
-        failed: Whether it failed.
-    """
-
-    kind: Literal["hook", "model", "tool", "context"]
-    name: str
-    plugin: str = ""
-    at: float = 0.0
-    milliseconds: float = 0.0
-    said: str = ""
-    failed: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the row for programs."""
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "plugin": self.plugin,
-            "at_ms": round(self.at, 3),
-            "ms": round(self.milliseconds, 3),
-            "said": self.said,
-            "failed": self.failed,
-        }
 
 
 @dataclass(slots=True)
@@ -128,13 +90,7 @@ class Trace:
     def rows(self) -> list[TraceRow]:
         """Return everything in the order in which it began."""
         heard = [event for event in self._heard if event["turn"] == self.turn]
-        if not heard:
-            return []
-        spans = [event["data"] for event in heard if event["type"] == "hook"]
-        events = [event for event in heard if event["type"] != "hook"]
-        zero = min([span["at"] for span in spans] + [event["at"] for event in events])
-        rows = [_span_row(span, zero) for span in spans] + _event_rows(events, spans, zero)
-        return sorted(rows, key=lambda row: row.at)
+        return waterfall(heard)
 
     def to_json(self) -> dict[str, Any]:
         """Return the whole record for programs."""
@@ -150,77 +106,6 @@ class Trace:
             "model_calls": self.calls,
             "rows": [row.to_json() for row in self.rows()],
         }
-
-
-def _end(span: Mapping[str, Any]) -> float:
-    return float(span["at"]) + float(span["milliseconds"]) / 1000
-
-
-def _span_row(span: Mapping[str, Any], zero: float) -> TraceRow:
-    return TraceRow(
-        kind="hook",
-        name=span["hook"],
-        plugin=span["plugin"],
-        at=(span["at"] - zero) * 1000,
-        milliseconds=span["milliseconds"],
-        said=span["outcome"],
-        failed=span["failed"],
-    )
-
-
-def _event_rows(
-    events: list[Mapping[str, Any]], spans: list[Mapping[str, Any]], zero: float
-) -> list[TraceRow]:
-    """Return rows for what lies between the hooks: contexts, model calls, tool calls."""
-    rows: list[TraceRow] = []
-    uses: dict[str, Mapping[str, Any]] = {}
-    since = zero
-    for event in events:
-        data, at = event["data"], event["at"]
-        match event["type"]:
-            case "tool_use":
-                uses[data["id"]] = event
-                continue
-            case "context":
-                said = f"{data['tokens']:,} of {data['budget']:,} tokens"
-                rows.append(_row("context", "context packed", at, at, zero, said))
-            case "usage":
-                begin = _last_end(spans, _BEFORE_MODEL, since, at)
-                said = f"{data['input_tokens']:,} tokens in, {data['output_tokens']:,} out"
-                rows.append(_row("model", "model", begin, at, zero, said))
-            case "tool_result":
-                use = uses.get(data["tool_use_id"])
-                name = str(use["data"]["name"]) if use else "tool"
-                begin = _last_end(spans, _BEFORE_TOOL, use["at"] if use else since, at)
-                row = _row("tool", name, begin, at, zero, str(data["content"]))
-                rows.append(replace(row, failed=bool(data["is_error"])))
-        since = at
-    return rows
-
-
-def _row(
-    kind: Literal["hook", "model", "tool", "context"],
-    name: str,
-    begin: float,
-    end: float,
-    zero: float,
-    said: str,
-) -> TraceRow:
-    return TraceRow(
-        kind=kind,
-        name=name,
-        at=(begin - zero) * 1000,
-        milliseconds=max(end - begin, 0.0) * 1000,
-        said=said,
-    )
-
-
-def _last_end(
-    spans: list[Mapping[str, Any]], hooks: frozenset[str], since: float, until: float
-) -> float:
-    """Return when the last of these hooks ended between two times; `since` if none did."""
-    ends = (_end(span) for span in spans if span["hook"] in hooks)
-    return max((end for end in ends if since <= end <= until), default=since)
 
 
 async def traced(
@@ -244,7 +129,7 @@ async def traced(
     trace = Trace()
     async with AsyncExitStack() as stack:
         if spans:
-            wanted = {"types": list(_TOLD), "spans": True}
+            wanted = {"types": list(WATERFALL_EVENTS), "spans": True}
             watched = await stack.enter_async_context(client.stream("events.subscribe", wanted))
             await watched.result()
             task = asyncio.create_task(_watch(watched, trace))

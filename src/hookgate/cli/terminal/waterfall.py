@@ -14,7 +14,8 @@ from hookgate.kit.rendering import clean, one_line, short
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hookgate.cli.terminal.trace import Trace, TraceRow
+    from hookgate.cli.terminal.trace import Trace
+    from hookgate.metrics import TraceRow
 
 _STAGES = (
     ("before_turn", "tag_turn", "plan_turn"),

@@ -1,0 +1,87 @@
+"""The view Turns: from a slow or refused turn to the hook, the rule or the tool that did it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.browser.conftest import Show
+from tests.browser.test_dashboard import NAUGHTY
+
+from hookgate import Turn, Verdict, hookimpl
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+
+
+class Guard:
+    """Denies what it is told to, in words of its own."""
+
+    name = "guard"
+
+    @hookimpl
+    def before_tool_call(self, turn: Turn) -> Verdict:
+        return Verdict.deny(NAUGHTY)
+
+
+async def test_from_home_to_what_refused_a_call_in_three_clicks(show: Show) -> None:
+    async with show(Guard()) as shown:
+        page = shown.page
+        await shown.open("turns")
+        await shown.until("No turn has run")
+        await shown.open("chat")
+        await shown.say("/call calculate " + json.dumps({"expression": "17*23"}))
+        await page.wait_for_selector(".cost")
+        await shown.open()
+        await page.get_by_role("link", name="Turns now").click()
+        await page.locator("tbody a").first.click()
+        await shown.until("What ran")
+        calls = await shown.text("[aria-label='Tool calls']")
+        assert "denied" in calls
+        assert "by guard" in calls
+        assert "<script>alert(2)</script>" in calls
+        assert "U+202E" in calls
+        assert await shown.axe() == []
+        # The log of what ran is searched, and a link shows the same.
+        await page.keyboard.press("/")
+        await page.keyboard.type("before_tool_call")
+        await page.locator("[aria-label='What ran'] td", has_text="Verdict DENY").first.wait_for()
+        assert "find=before_tool_call" in page.url
+        assert "metering" not in await shown.text("[aria-label='What ran']")
+        await page.reload()
+        await page.locator("[aria-label='What ran'] td", has_text="Verdict DENY").first.wait_for()
+        await page.get_by_role("link", name="calculate").click()
+        await shown.until("tool_decided: deny")
+
+
+async def test_what_comes_is_counted_and_filters_stand_in_the_address(show: Show) -> None:
+    async with show() as shown:
+        page = shown.page
+        await shown.open("chat")
+        await shown.say("what is 17*23?")
+        await page.wait_for_selector(".cost")
+        await shown.open("turns")
+        await page.locator("tbody tr").first.wait_for()
+        other = await shown.context.new_page()
+        shown.watch(other)
+        await other.goto(f"{shown.url}/ui/#/chat")
+        await other.fill("#message", '/call read_file {"path": "notes.txt"}')
+        await other.press("#message", "Enter")
+        await page.get_by_role("button", name="1 new").click()
+        await page.locator("tbody tr").nth(1).wait_for()
+        await page.get_by_label("Tainted").select_option("yes")
+        await page.locator("tbody tr").nth(1).wait_for(state="detached")
+        assert "tool:read_file" in await shown.text("tbody")
+        assert "--tainted" in await shown.text(".command")
+        await page.reload()
+        await shown.until("tool:read_file")
+
+
+async def test_a_turn_that_is_gone_or_a_filter_without_a_meaning_leads_back(show: Show) -> None:
+    async with show(width=360) as shown:
+        await shown.open("turns/turn_%3Cscript%3E%zz")
+        await shown.until("is none of the last 2,000")
+        await shown.page.get_by_role("link", name="All turns").click()
+        await shown.until("No turn has run")
+        await shown.open("turns?ending=nonsense&slower=-x&tainted=maybe&session=%00")
+        await shown.page.get_by_role("link", name="Show all").click()
+        await shown.until("No turn has run")
