@@ -27,7 +27,7 @@ from hookgate.core.domain.errors import ConfigError, Problem
 from hookgate.core.settings.key_file import read_key_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from hookgate.core.domain.ports import Secrets
     from hookgate.core.settings.schema import Settings
@@ -188,10 +188,8 @@ class SecretStore:
             # The longest form first, so that a secret that begins with another is masked whole.
             longest = sorted(self._known, key=lambda form: (-len(form), form))
             pattern = re.compile("|".join(map(re.escape, longest)))
-            firsts = re.compile(
-                f"[{''.join(map(re.escape, sorted({form[0] for form in longest})))}]"
-            )
-            self._forms = _Forms(pattern, firsts, tuple(sorted(longest)), len(longest[0]))
+            starts = _starts_of(longest)
+            self._forms = _Forms(pattern, starts, tuple(sorted(longest)), len(longest[0]))
             return self._forms
 
 
@@ -201,13 +199,13 @@ class _Forms:
 
     Attributes:
         pattern: Finds each of them.
-        firsts: Finds the characters that they begin with.
+        starts: Finds where one may begin, by its first three characters.
         ordered: All of them, in order.
         longest: The length of the longest one.
     """
 
     pattern: re.Pattern[str]
-    firsts: re.Pattern[str]
+    starts: re.Pattern[str]
     ordered: tuple[str, ...]
     longest: int
 
@@ -216,7 +214,7 @@ class _Forms:
         first = max(0, len(text) - self.longest + 1)
         # Most texts end in nothing that begins a secret, and most of their characters begin none.
         ordered = self.ordered
-        for found in self.firsts.finditer(text, first):
+        for found in self.starts.finditer(text, first):
             cut = found.start()
             part = text[cut:]
             # The forms that begin with `part` follow it at once in the order.
@@ -240,6 +238,19 @@ class _Forms:
                 return match
             match = self.pattern.search(text, match.start() + 1)
         return None
+
+
+def _starts_of(forms: Iterable[str]) -> re.Pattern[str]:
+    """Return what finds where a text may begin a form: by three characters, or fewer at its end."""
+    following: dict[str, set[str]] = {}
+    for form in forms:
+        following.setdefault(form[0], set()).add(form[1:3])
+    starts = []
+    for first, pairs in sorted(following.items()):
+        rests = [re.escape(pair) for pair in sorted(pairs)]
+        rests += [re.escape(pair[0]) + r"\Z" for pair in sorted(pairs)]
+        starts.append(f"{re.escape(first)}(?={'|'.join(rests)}|\\Z)")
+    return re.compile("|".join(starts))
 
 
 def looks_secret(name: str, value: str) -> bool:
