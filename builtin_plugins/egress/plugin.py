@@ -46,11 +46,10 @@ class Plugin:
 async def _read_ahead(egress: CheckedEgress) -> None:
     """Have what a request needs there before the first one, and after the start.
 
-    What a client is made of is imported on a thread: a turn would hold the event loop for it. The
-    certificate authorities are read when somebody asks for a client, where nobody has by then.
+    httpx is imported on a thread: a turn would hold the event loop for it. The certificate
+    authorities are read when somebody asks for a client, where nobody has by then.
     """
     await asyncio.sleep(AHEAD_SECONDS)
     await asyncio.to_thread(import_module, "hookgate.builtin_plugins.egress.client")
-    await asyncio.to_thread(import_module, "hookgate.builtin_plugins.egress.connection")
     if egress.used:
         await egress.authorities()
