@@ -147,10 +147,9 @@ class WaterfallRow(OperationModel):
     failed: bool
 
 
-class ShownTurn(OperationModel):
+class ShownTurn(TurnRow):
     """One turn, and what ran in it."""
 
-    turn: TurnRow
     message: str
     """What went wrong; empty where nothing did."""
     action: str
@@ -289,7 +288,7 @@ class TurnRing:
             told = [event for event in told if event["type"] != "hook"]
         clean = self._host.secrets.redact
         return ShownTurn(
-            turn=self._row(turn),
+            **self._row(turn).model_dump(),
             message=clean(turn.message),
             action=clean(turn.action),
             calls=tuple(

@@ -53,31 +53,30 @@ function List() {
 const told = (params) => Object.entries(params).map(([name, value]) => (value === true ? ` --${name}` : value === false ? ` --no-${name}` : ` --${name} '${String(value).replaceAll("'", "'\\''")}'`)).join("");
 
 function Turn({ id }) {
-  const { data, problem, again } = useOperation("turn.show", { id }, { on: ["done"], every: 3_000 });
+  const { data, problem } = useOperation("turn.show", { id }, { on: ["done"], every: 3_000 });
   if (!data) return html`<div><${Wrong} problem=${problem} /><p><a href="#/turns">All turns</a></p></div>`;
-  const { turn } = data;
   return html`<div><p><a href="#/turns">All turns</a></p>
-    <h3 title=${turn.id}><span class=${BAD.has(turn.ending) ? "bad" : "good"}><${Text} text=${turn.ending} /></span> in ${turn.milliseconds.toLocaleString("en")} ms</h3>
+    <h3 title=${data.id}><span class=${BAD.has(data.ending) ? "bad" : "good"}><${Text} text=${data.ending} /></span> in ${data.milliseconds.toLocaleString("en")} ms</h3>
     <${Wrong} problem=${problem ?? (data.message ? data : null)} />
-    <dl><dt>Turn</dt><dd><${Text} text=${turn.id} /> <${CopyLink} /></dd>
-      <dt>Session</dt><dd><a href=${`#/turns?${new URLSearchParams({ session: turn.session })}`}><${Text} text=${turn.session} /></a></dd>
-      <dt>Agent</dt><dd><${Text} text=${turn.agent} /></dd>
-      <dt>Asked by</dt><dd><${Text} text=${turn.principal} /> by <${Text} text=${turn.path} />, <${Time} at=${turn.started} /></dd>
-      <dt>Tokens</dt><dd>${turn.input_tokens} in, ${turn.output_tokens} out</dd>
-      ${turn.taint.length ? html`<dt>Tainted by</dt><dd><${Text} text=${turn.taint.join(", ")} /></dd>` : null}
-      ${turn.degraded.length ? html`<dt>Without</dt><dd><${Text} text=${turn.degraded.join(", ")} /></dd>` : null}
-      ${turn.parent ? html`<dt>Nested in</dt><dd><${Other} id=${turn.parent} /></dd>` : null}
+    <dl><dt>Turn</dt><dd><${Text} text=${data.id} /> <${CopyLink} /></dd>
+      <dt>Session</dt><dd><a href=${`#/turns?${new URLSearchParams({ session: data.session })}`}><${Text} text=${data.session} /></a></dd>
+      <dt>Agent</dt><dd><${Text} text=${data.agent} /></dd>
+      <dt>Asked by</dt><dd><${Text} text=${data.principal} /> by <${Text} text=${data.path} />, <${Time} at=${data.started} /></dd>
+      <dt>Tokens</dt><dd>${data.input_tokens} in, ${data.output_tokens} out</dd>
+      ${data.taint.length ? html`<dt>Tainted by</dt><dd><${Text} text=${data.taint.join(", ")} /></dd>` : null}
+      ${data.degraded.length ? html`<dt>Without</dt><dd><${Text} text=${data.degraded.join(", ")} /></dd>` : null}
+      ${data.parent ? html`<dt>Nested in</dt><dd><${Other} id=${data.parent} /></dd>` : null}
       ${data.nested.length ? html`<dt>Within it</dt><dd>${data.nested.map((one) => html`<${Other} id=${one} /> `)}</dd>` : null}
     </dl>
     <h4>Tool calls</h4>
     <${Table} label="Tool calls" rows=${data.calls} keyOf=${(row) => row.id} empty="No tool was called." columns=${[
-      ["Tool", (row) => html`<a href=${`#/audit?${new URLSearchParams({ call: row.id, turn: turn.id })}`}><${Text} text=${row.name} /></a>`],
+      ["Tool", (row) => html`<a href=${`#/audit?${new URLSearchParams({ call: row.id, turn: data.id })}`}><${Text} text=${row.name} /></a>`],
       ["Plugin", (row) => html`<${Text} text=${row.plugin} />`],
       ["Came to", (row) => html`<span class=${row.status === "done" ? "good" : "bad"}>${row.status}</span>`],
       ["Decided", (row) => html`<${Text} text=${[row.effect, row.by && `by ${row.by}`, row.rule && `rule ${row.rule}`, row.reason].filter(Boolean).join(", ")} />`],
     ]} />
-    <${Waterfall} rows=${data.rows} turn=${turn} />
-    <${Command} text=${`hookgate turns show ${turn.id}`} /></div>`;
+    <${Waterfall} rows=${data.rows} turn=${data} />
+    <${Command} text=${`hookgate turns show ${data.id}`} /></div>`;
 }
 
 const Other = ({ id }) => html`<a title=${id} href=${`#/turns/${encodeURIComponent(id)}`}><${Text} text=${short(id)} /></a>`;
