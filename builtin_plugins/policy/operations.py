@@ -260,6 +260,8 @@ class ProblemRow(OperationModel):
     """``rules.yaml`` or ``rules.test.yaml``: which of the texts."""
     line: int
     """From 1; 0 where it is about all of it."""
+    key: str
+    """The nearest key, such as ``rules[0].effect``."""
     severity: Literal["error", "warning"]
     found: str
     expected: str

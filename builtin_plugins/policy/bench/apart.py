@@ -189,6 +189,7 @@ def _problem(one: Problem) -> dict[str, Any]:
     return {
         "file": one.file,
         "line": one.line or 0,
+        "key": one.key[:MOST_CHARS],
         "severity": one.severity,
         "found": one.found[:MOST_CHARS],
         "expected": one.expected[:MOST_CHARS],

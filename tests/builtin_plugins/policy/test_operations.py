@@ -54,7 +54,7 @@ async def test_rules_are_checked_with_the_line_of_what_is_wrong(gate: Gate) -> N
     assert (good.ok, good.rules, good.problems) == (True, ["no-mail-to-strangers"], [])
     wrong = await gate.do("policy.check", rules=RULES.replace("deny", "denied"))
     assert not wrong.ok
-    assert [(one.line, one.severity) for one in wrong.problems] == [(5, "error")]
+    assert [(one.line, one.key) for one in wrong.problems] == [(5, "rules[0].effect")]
     assert "denied" in wrong.problems[0].found
     # The tools of the gateway are looked at as well.
     odd = await gate.do("policy.check", rules=RULES.replace("args.to", "args.too"))

@@ -213,12 +213,12 @@ export function Older({ rows, word = "Older" }) {
 }
 
 /** A button that says which scope it lacks instead of failing.
- * @param {{scope: string | null, onClick: () => void, busy?: boolean, kind?: string, why?: string,
- *   children?: any}} given */
-export function Button({ scope, onClick, busy = false, kind = "", why = "", children }) {
+ * @param {{scope: string | null, onClick?: () => void, type?: string, busy?: boolean, kind?: string,
+ *   why?: string, children?: any}} given */
+export function Button({ scope, onClick, type = "button", busy = false, kind = "", why = "", children }) {
   const gate = useGate();
   const lacks = gate.state !== "open" ? "The gateway is away." : gate.may(scope) ? why : `Needs the scope ${scope}.`;
-  return html`<button type="button" class=${kind} disabled=${Boolean(lacks) || busy} title=${lacks || null}
+  return html`<button type=${type} class=${kind} disabled=${Boolean(lacks) || busy} title=${lacks || null}
     onClick=${onClick}>${children}</button>`;
 }
 

@@ -5,6 +5,7 @@ import { Chat } from "./chat.js";
 import { Approvals } from "./approvals.js";
 import { Turns } from "./turns.js";
 import { Usage } from "./usage.js";
+import { Policy } from "./policy.js";
 import { Capabilities } from "./capabilities.js";
 import { Graph } from "./graph.js";
 import { Memory } from "./memory.js";
@@ -21,6 +22,7 @@ export const views = [
   },
   { path: "turns", title: "Turns", key: "t", View: Turns },
   { path: "usage", title: "Usage", key: "u", View: Usage },
+  { path: "policy", title: "Policy", key: "p", View: Policy },
   { path: "capabilities", title: "Capabilities", key: "b", View: Capabilities },
   { path: "graph", title: "Graph", key: "r", View: Graph },
   { path: "memory", title: "Memory", key: "m", View: Memory },

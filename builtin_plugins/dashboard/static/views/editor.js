@@ -1,0 +1,94 @@
+// Rules and their cases, checked while they are typed. Nothing is written but what one downloads.
+
+import { Button, Command, Download, Table, Text, Wrong, html, useAction, useEffect, useGate, useRef, useState } from "../lib/parts.js";
+import { Effect } from "./explain.js";
+
+const RULES = `rules:
+  - name: no-send-after-web
+    match:
+      flags: {sends_externally: [true, unknown]}
+      tainted: true
+    effect: deny
+    reason: this conversation has read text that somebody else wrote; start a new one for it
+`;
+const CASES = `cases:
+  - name: a mail after a page
+    call: {tool: send_mail, flags: {sends_externally: true}}
+    turn: {taint: ["tool:http_get"]}
+    expect: deny
+`;
+const PAUSE = 500;
+// What was typed stays while the page is open, in whatever view one is.
+const kept = { "rules.yaml": RULES, "rules.test.yaml": CASES };
+
+export function Editor() {
+  const gate = useGate();
+  const [texts, setTexts] = useState(kept);
+  const [checked, setChecked] = useState({ found: null, problem: null });
+  const [tried, setTried] = useState(null);
+  const areas = useRef({});
+  const rules = texts["rules.yaml"];
+  useEffect(() => {
+    let current = true;
+    const timer = setTimeout(() => gate.call("policy.check", { rules }).then(
+      (found) => current && setChecked({ found, problem: null }),
+      (problem) => current && setChecked({ found: null, problem }),
+    ), PAUSE);
+    return () => { current = false; clearTimeout(timer); };
+  }, [rules, gate.generation]);
+  const type = (file, text) => {
+    kept[file] = text;
+    setTried(null);
+    setTexts({ ...kept });
+  };
+  const { busy, problem, run } = useAction(async () => {
+    setTried(null);
+    setTried(await gate.call("policy.test", { rules, cases: texts["rules.test.yaml"] }));
+  });
+  const go = ({ file, line }) => select(areas.current[file], line);
+  const problems = tried?.problems ?? checked.found?.problems ?? [];
+  return html`<section><h3>Write rules</h3>
+    <p class="faint">Nothing here is in force: download the files, put them where <code>rules</code> of [plugin.policy] points, and reload.</p>
+    <div class="editors">${Object.keys(texts).map((file) => html`<label class="field" key=${file}><span>${file}</span>
+      <textarea rows="14" spellcheck=${false} autocomplete="off" maxlength="65536" value=${texts[file]} ref=${(area) => { areas.current[file] = area; }}
+        onInput=${(event) => type(file, event.target.value)}></textarea></label>`)}</div>
+    <p class="buttons"><${Button} scope="read" kind="primary" busy=${busy} onClick=${run}>${busy ? "Running…" : "Run the cases"}<//>
+      ${Object.keys(texts).map((file) => html`<button type="button" onClick=${() => download(file, texts[file])}>Download ${file}</button>`)}</p>
+    <${Wrong} problem=${problem ?? checked.problem} />
+    <div aria-live="polite">${checked.found && !problems.length
+      ? html`<p class="good">${checked.found.rules.length === 1 ? "1 rule" : `${checked.found.rules.length} rules`}, nothing wrong.</p>` : null}
+    ${problems.length ? html`<${Table} label="Problems" rows=${problems} empty="" columns=${[
+      ["Line", (one) => html`<button type="button" class="link" onClick=${() => go(one)}>${one.file}${one.line ? `:${one.line}` : ""}</button>`],
+      ["", (one) => html`<span class=${one.severity === "error" ? "bad" : "faint"}>${one.severity}</span>`],
+      ["At", (one) => html`<code><${Text} text=${one.key} /></code>`],
+      ["Found", (one) => html`<${Text} text=${one.found} />`],
+      ["Expected", (one) => html`<${Text} text=${one.expected} />`],
+    ]} />` : null}
+    ${tried ? html`<${Cases} tried=${tried} go=${go} />` : null}</div>
+    <${Command} text="hookgate policy test rules.yaml" /></section>`;
+}
+
+function Cases({ tried: { cases, passed, failed, left }, go }) {
+  return html`<p class=${failed || left ? "bad" : "good"}>${passed} passed, ${failed} failed${left ? `, ${left} not run` : ""} <${Download} name="cases" rows=${cases} /></p>
+    <${Table} label="Cases" rows=${cases} empty="No case was run." columns=${[
+      ["Case", (one) => html`<button type="button" class="link" onClick=${() => go({ file: "rules.test.yaml", line: one.line })}><${Text} text=${one.name} /></button>`],
+      ["", (one) => (one.passed ? html`<span class="good">passed</span>` : html`<strong class="bad">failed</strong>`)],
+      ["Verdict", (one) => html`<${Effect} effect=${one.effect} /> by <${Text} text=${one.rule || "nothing"} />`],
+      ["Why", (one) => html`<${Text} text=${one.passed ? one.why : one.wrong.join("; ")} />`],
+    ]} />`;
+}
+
+/** Show a line of a text, marked. @param {HTMLTextAreaElement} area @param {number} line from 1 */
+function select(area, line) {
+  const lines = area.value.split("\n");
+  const from = lines.slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
+  area.focus();
+  area.setSelectionRange(from, from + (lines[line - 1] ?? "").length);
+}
+
+function download(name, text) {
+  const link = document.createElement("a");
+  link.href = `data:text/yaml;charset=utf-8,${encodeURIComponent(text)}`;
+  link.download = name;
+  link.click();
+}
