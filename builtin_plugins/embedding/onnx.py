@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import file_digest, sha256
+from hashlib import file_digest
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,20 +73,6 @@ class ModelFiles:
         """
         _expect(self.weights, _sha256(self.weights), self.weights_sha256)
         _expect(self.tokenizer, _sha256(self.tokenizer), self.tokenizer_sha256)
-
-    def read(self) -> bytes:
-        """Compare both files with their hashes, and return the weights.
-
-        Raises:
-            EmbeddingError: One of them is not there, or is another.
-        """
-        _expect(self.tokenizer, _sha256(self.tokenizer), self.tokenizer_sha256)
-        try:
-            weights = self.weights.read_bytes()
-        except OSError as error:
-            raise _unread(self.weights, error) from error
-        _expect(self.weights, sha256(weights).hexdigest(), self.weights_sha256)
-        return weights
 
 
 def find_files(settings: EmbeddingSettings) -> ModelFiles:
@@ -216,9 +202,9 @@ class OnnxModel:
             self._load_floats()
             self._load_tokenizer()
         else:
-            weights = self._files.read()
+            self._files.check()
             self._load_tokenizer()
-            self._load_queries(self._files.queries, weights)
+            self._load_queries(self._files.queries)
         # The first computation takes longer than the others, and shows the dimension.
         self.read("ready")
 
@@ -297,12 +283,13 @@ class OnnxModel:
         self._tokenizer.enable_truncation(self._max_tokens)
         self._tokenizer.no_padding()
 
-    def _load_queries(self, graph: Path, weights: bytes) -> None:
+    def _load_queries(self, graph: Path) -> None:
         onnxruntime, options = self._runtime()
         # Fusing what is left to fuse would make it slower.
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        options.add_external_initializers_from_files_in_memory(
-            [self._files.weights.name], [weights], [len(weights)]
+        # The weights are mapped from there, so that a word that nobody says takes no memory.
+        options.add_session_config_entry(
+            "session.model_external_initializers_file_folder_path", str(self._files.weights.parent)
         )
         self._queries = onnxruntime.InferenceSession(
             graph.read_bytes(), options, providers=["CPUExecutionProvider"]
