@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from hookgate.builtin_plugins.discovery.index import vectors as module
 from hookgate.builtin_plugins.discovery.index.vectors import VectorStore
 
 if TYPE_CHECKING:
@@ -42,6 +43,18 @@ def test_exact_search_finds_what_numpy_finds() -> None:
     assert slots.tolist() == nearest(vectors, queries, 10)
     best = np.take_along_axis(queries @ vectors.T, slots, axis=1)
     assert np.abs(cosines - best).max() < 1e-3
+
+
+def test_few_vectors_need_no_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loaded() -> None:
+        raise AssertionError("faiss takes 15 MB")
+
+    monkeypatch.setattr(module, "_faiss", loaded)
+    store = store_of(made(30))
+    again = VectorStore.restored(store.arrays()).without([key(1), key(2)], approximate=False)
+    assert again.search(made(30)[2:3], 1)[1].tolist() == [[1]]
+    with pytest.raises(AssertionError, match="15 MB"):
+        VectorStore(DIMENSION, approximate=True)
 
 
 def test_approximate_search_finds_nine_of_ten() -> None:

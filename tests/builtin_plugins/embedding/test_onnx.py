@@ -166,8 +166,9 @@ def test_model_that_only_reads_queries_takes_little_room(tmp_path: Path) -> None
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=50
     )
 
-    # With floats, which are loaded for texts that are kept, it takes 180 MB.
-    assert float(told.stdout) < 110
+    # With floats, which are loaded for texts that are kept, it takes 180 MB; with the weights read
+    # whole, 85.
+    assert float(told.stdout) < 80
 
 
 def test_the_graph_of_queries_is_what_its_script_writes() -> None:
