@@ -113,6 +113,8 @@ class Forgotten(OperationModel):
     """Facts and notes."""
     pieces: int
     """Pieces of what was said."""
+    check: bool = False
+    """Whether it is still there: it was only asked what would go."""
 
 
 class Imported(OperationModel):

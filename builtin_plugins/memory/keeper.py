@@ -377,7 +377,7 @@ class Keeper:
         try:
             return await self.write(look if check else work)
         except _OnlyLookedError as looked:
-            return looked.gone
+            return looked.gone.model_copy(update={"check": True})
 
     def forget_with(
         self, connection: Connection, session: SessionKey, turns: Collection[str] | None

@@ -59,8 +59,9 @@ def explained(found: Mapping[str, Any]) -> Iterator[str | Text]:
 
 
 def forgotten(found: Mapping[str, Any]) -> str:
-    """Say what is gone."""
-    return f"forgot {counted(found['facts'], 'fact')} and {counted(found['pieces'], 'message')}"
+    """Say what is gone, or would be."""
+    done = "would forget" if found.get("check") else "forgot"
+    return f"{done} {counted(found['facts'], 'fact')} and {counted(found['pieces'], 'message')}"
 
 
 def _rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
