@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from hookgate.core.domain.errors import StartError
 from hookgate.core.gateway.codes import wire_error
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
+
+    from aiohttp import web
+
+# A page is declared in every gateway, also in one that nobody serves: the server's library is
+# imported where a request is answered.
 
 TYPES = {
     ".css": "text/css",
@@ -89,6 +92,8 @@ class StaticPage:
 
     async def shell(self, request: web.Request) -> web.Response:
         """Serve the shell."""
+        from aiohttp import web
+
         shell = await self._loaded()
         tag = f'"{self._digest}"'
         headers = {"Cache-Control": "no-cache", "ETag": tag, "Content-Security-Policy": PAGE_POLICY}
@@ -99,6 +104,8 @@ class StaticPage:
     @staticmethod
     async def to_shell(request: web.Request) -> web.Response:
         """Lead to the shell, whose relative names need the slash."""
+        from aiohttp import web
+
         name = request.path.rpartition("/")[2]
         raise web.HTTPPermanentRedirect(f"{name}/")
 
@@ -155,6 +162,8 @@ def _made(name: str, body: bytes) -> _File:
 
 
 def _answer(request: web.Request, found: _File, headers: dict[str, str]) -> web.Response:
+    from aiohttp import web
+
     body, more = found.body, {**headers, "Vary": "Accept-Encoding"}
     if found.packed is not None and "gzip" in request.headers.get("Accept-Encoding", ""):
         body, more["Content-Encoding"] = found.packed, "gzip"
