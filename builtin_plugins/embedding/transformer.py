@@ -104,6 +104,9 @@ class TransformerModel:
         tokens = min(len(text) // 4 + 2, self._settings.max_tokens)
         return PreparedText(tokens, text)
 
+    def rest(self) -> None:
+        """Do nothing: queries need all of it."""
+
     def run(self, batch: Sequence[PreparedText]) -> npt.NDArray[np.float32]:
         """Return vectors of length 1, of shape (texts, dimension).
 

@@ -25,6 +25,9 @@ WINDOW = 512
 PREPARED_TOGETHER = 16
 """Texts that are cut into tokens in one go, some ten milliseconds long."""
 
+REST_SECONDS = 30.0
+"""So long after the last bulk work the model lets go of what that alone needs."""
+
 
 @dataclass(frozen=True, slots=True)
 class PreparedText:
@@ -78,6 +81,9 @@ class LocalModel(Protocol):
             EmbeddingError: The model gave something else.
         """
 
+    def rest(self) -> None:
+        """Let go of what `run` alone needs; the next call of it loads that again."""
+
 
 class ThreadEngine:
     """Runs a `LocalModel` on one thread, queries ahead of what is embedded in bulk.
@@ -108,6 +114,7 @@ class ThreadEngine:
             self._wanted.set()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="hookgate-embedding")
         self._bulk = asyncio.Lock()
+        self._resting: asyncio.TimerHandle | None = None
         self._loaded = self._told = self._closed = False
         self._problem = ""
 
@@ -151,6 +158,13 @@ class ThreadEngine:
             EmbeddingError: The model is missing or damaged, or the gateway is stopping.
         """
         await self._wanted.wait()
+        self._rest_in(None)
+        try:
+            return await self._embed(texts)
+        finally:
+            self._rest_in(REST_SECONDS)
+
+    async def _embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         made = await self._step(partial(_empty, len(texts), self._model.dimension))
         for start in range(0, len(texts), WINDOW):
             window = texts[start : start + WINDOW]
@@ -175,10 +189,20 @@ class ThreadEngine:
     async def close(self) -> None:
         """Take no more work. What the thread is at is not waited for."""
         self._closed = True
+        self._rest_in(None)
         self._wanted.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     # -- on the event loop -------------------------------------------------
+
+    def _rest_in(self, seconds: float | None) -> None:
+        """Have the model rest in so long, unless there is bulk work before; None for not."""
+        if self._resting is not None:
+            self._resting.cancel()
+            self._resting = None
+        if seconds is not None and not self._closed:
+            loop = asyncio.get_running_loop()
+            self._resting = loop.call_later(seconds, self._pool.submit, self._model.rest)
 
     async def _step(self, work: Callable[[], T]) -> T:
         """Run one step of bulk work; the others who work in bulk come next."""

@@ -33,7 +33,7 @@ class FakeModel:
 
     def __init__(self, *, broken: str = "") -> None:
         self.broken = broken
-        self.loads = 0
+        self.loads = self.rests = 0
         self.batches: list[list[str]] = []
         self.threads: set[str] = set()
         self.started = threading.Event()
@@ -58,6 +58,9 @@ class FakeModel:
         if self.failing:
             raise MemoryError("no room")
         return np.array([[one.tokens, 1, 0] for one in batch], dtype=np.float32)
+
+    def rest(self) -> None:
+        self.rests += 1
 
     def read(self, text: str) -> TextReading:
         return TextReading(self.run([self.prepare(text)])[0])

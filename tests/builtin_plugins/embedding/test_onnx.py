@@ -178,6 +178,16 @@ def test_the_graph_of_queries_is_what_its_script_writes() -> None:
     assert made() == QUERY_GRAPH.read_bytes()
 
 
+@pytest.mark.slow
+def test_what_texts_are_computed_with_is_let_go_and_loaded_again(minilm: OnnxModel) -> None:
+    before = vectors(minilm, *SENTENCES[:2])
+    minilm.rest()
+    assert minilm._session is None
+    minilm.read("a query")
+    assert minilm._session is None
+    assert np.array_equal(vectors(minilm, *SENTENCES[:2]), before)
+
+
 # -- other files ---------------------------------------------------------------------
 
 

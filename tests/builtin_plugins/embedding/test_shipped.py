@@ -149,7 +149,9 @@ async def test_a_fresh_home_embeds_nothing(tmp_path: Path, monkeypatch: pytest.M
         return await embed(self, texts)
 
     monkeypatch.setattr(ThreadEngine, "embed", counted)
-    config = {"home": tmp_path, "plugins": {"entry_points": False}}
+    # On a busy machine the model would be loaded before the vectors have been looked at.
+    section = {"embedding": {"load_after_seconds": 3600}}
+    config = {"home": tmp_path, "plugins": {"entry_points": False}, "plugin": section}
     async with Gateway(Settings.model_validate(config)) as gate:
         embedder = gate.host[EMBEDDER]
         await until(lambda: "discovery: vectors" not in gate.host.notices)

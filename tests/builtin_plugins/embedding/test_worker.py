@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.builtin_plugins.embedding.conftest import FakeModel
+from tests.support.script import until
 
+from hookgate.builtin_plugins.embedding import worker
 from hookgate.builtin_plugins.embedding.worker import ThreadEngine
 from hookgate.core.domain.errors import EmbeddingError
 
@@ -85,6 +87,19 @@ async def test_bulk_that_waits_goes_on_once_the_model_is_wanted(how: str, fake: 
 
     assert ["document"] in fake.batches
     assert fake.loads == 1
+
+
+async def test_the_model_lets_go_of_what_bulk_alone_needs_once_there_is_none(
+    fake: FakeModel, engine: ThreadEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await engine.embed(["a"])
+    await engine.read("b")
+    assert fake.rests == 0
+    monkeypatch.setattr(worker, "REST_SECONDS", 0.0)
+    await asyncio.gather(engine.embed(["c"]), engine.embed(["d"]))
+    await until(lambda: fake.rests > 0)
+    await engine.embed(["e"])
+    assert ["e"] in fake.batches
 
 
 async def test_the_model_works_on_one_thread_that_is_not_the_event_loops(
