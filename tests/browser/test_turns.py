@@ -6,7 +6,7 @@ import json
 
 import pytest
 from tests.browser.conftest import Show
-from tests.browser.test_dashboard import NAUGHTY
+from tests.browser.test_dashboard import LEAK, NAUGHTY
 
 from hookgate import Turn, Verdict, hookimpl
 
@@ -74,6 +74,23 @@ async def test_what_comes_is_counted_and_filters_stand_in_the_address(show: Show
         assert "--tainted" in await shown.text(".command")
         await page.reload()
         await shown.until("tool:read_file")
+
+
+async def test_a_running_turn_is_followed_to_its_end(show: Show) -> None:
+    async with show() as shown:
+        page = shown.page
+        await shown.open("chat")
+        await shown.say(LEAK)
+        await page.wait_for_selector(".asks")
+        await shown.open("turns?ending=running")
+        await page.locator("tbody td", has_text="running").wait_for()
+        other = await shown.context.new_page()
+        shown.watch(other)
+        await other.goto(f"{shown.url}/ui/#/approvals")
+        await other.get_by_role("button", name="Deny").click()
+        await page.locator("tbody td", has_text="ended").wait_for()
+        await page.locator("tbody a").first.click()
+        await shown.until("done in")
 
 
 async def test_a_turn_that_is_gone_or_a_filter_without_a_meaning_leads_back(show: Show) -> None:

@@ -27,6 +27,8 @@ function List() {
   const params = wanted(filter);
   const rows = useRows("turn.list", params, { list: "turns", by: "before", keyOf: (row) => row.id, on: ["done"], every: 5_000 });
   const filtered = Object.keys(params).length > 0;
+  // What ran and is among the newest no longer has ended since, where only what runs is asked for.
+  const over = (row) => row.ending === "running" && rows.data && !rows.data.turns.some(({ id }) => id === row.id);
   const options = { ending: ENDINGS, tainted: YES_OR_NO, denied: YES_OR_NO };
   return html`<div>
     <div class="bar">${FILTERS.map((name) => html`<${Field} label=${LABELS[name] ?? name[0].toUpperCase() + name.slice(1)} value=${filter[name] ?? ""}
@@ -39,7 +41,7 @@ function List() {
         ["Turn", (row) => html`<a title=${row.id} href=${`#/turns/${encodeURIComponent(row.id)}`}><${Text} text=${short(row.id)} /></a>`],
         ["Began", (row) => html`<${Time} at=${row.started} />`],
         ["ms", (row) => Math.round(row.milliseconds).toLocaleString("en"), "number"],
-        ["Ending", (row) => html`<span class=${BAD.has(row.ending) ? "bad" : ""}><${Text} text=${row.code ? `${row.ending}: ${row.code}` : row.ending} /></span>`],
+        ["Ending", (row) => html`<span class=${BAD.has(row.ending) ? "bad" : ""}><${Text} text=${row.code ? `${row.ending}: ${row.code}` : over(row) ? "ended" : row.ending} /></span>`],
         ["Agent", (row) => html`<${Text} text=${row.agent} />`],
         ["Session", (row) => html`<${Text} text=${row.session} />`],
         ["Tokens", (row) => `${row.input_tokens} in, ${row.output_tokens} out`],
