@@ -159,8 +159,8 @@ class Keeper:
         if self._conversations is None:
             return 0
 
-        def facts_too(connection: Connection, said: Sequence[Utterance]) -> None:
-            learn(said, connection, redact=self._host.secrets.redact)
+        def facts_too(connection: Connection, said: Sequence[Utterance]) -> bool:
+            return learn(said, connection, redact=self._host.secrets.redact)
 
         learned = {scope: frozenset(turns) for scope, turns in self._waiting.items()}
         added = await self._episodes.follow(self._conversations, self.kept_of, facts_too)

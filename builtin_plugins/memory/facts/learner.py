@@ -52,14 +52,18 @@ _MEANS = {
 
 def learn(
     said: Sequence[Utterance], connection: Connection, *, redact: Callable[[str], str]
-) -> None:
+) -> bool:
     """Learn from messages, in their order, in the caller's transaction.
 
     Args:
         said: The messages.
         connection: Of the caller's transaction.
         redact: Masks every known secret; a message that holds one teaches nothing.
+
+    Returns:
+        Whether any of them claims anything.
     """
+    taught = False
     for one in said:
         text = one.text
         if "\0" in text or well_formed(text) != text:
@@ -67,6 +71,8 @@ def learn(
         claims = extract(text, one.at)
         if claims and redact(text) == text:
             take(one, claims, connection)
+            taught = True
+    return taught
 
 
 def take(said: Utterance, claims: Sequence[Assertion], connection: Connection) -> None:

@@ -49,13 +49,19 @@ class Changes:
         return self._begun
 
     async def write(
-        self, work: Callable[[Connection], T], scopes: Collection[str] | None = None
+        self,
+        work: Callable[[Connection], T],
+        scopes: Collection[str] | None = None,
+        *,
+        known: Callable[[T], Collection[str]] = lambda _: (),
     ) -> T:
         """Change rows in a write transaction; return once it is committed.
 
         Args:
             work: What changes them.
             scopes: Whose rows those are at most; None where that is not known.
+            known: Takes what was changed into indexes, where nobody else has changed anything, and
+                returns the scopes of which they know all by that.
 
         Raises:
             StoreError: The store did not take it; nothing was changed.
@@ -68,7 +74,7 @@ class Changes:
         if scopes is None or number != self._over + 1:
             self._epoch += 1
         else:
-            self._indexes.doubt(scopes)
+            self._indexes.doubt(set(scopes).difference(known(value)))
         self._over = max(self._over, number)
         return value
 

@@ -14,7 +14,7 @@ from hookgate import Conversations, Embedder, EmbeddingError, Said, Store
 from hookgate.builtin_plugins.memory.domain import Hit, Utterance
 from hookgate.builtin_plugins.memory.recall import turns as rows
 from hookgate.builtin_plugins.memory.recall.changes import Changes, Moment
-from hookgate.builtin_plugins.memory.recall.index import Floats, Indexes, TurnIndex, to_bytes
+from hookgate.builtin_plugins.memory.recall.index import NONE, Floats, Indexes, TurnIndex, to_bytes
 from hookgate.builtin_plugins.memory.recall.query import Query, read_query, speakers_in
 from hookgate.builtin_plugins.memory.recall.ranker import rank
 from hookgate.builtin_plugins.memory.recall.words import fold
@@ -84,16 +84,18 @@ class Episodes:
         """
         async with self._lock:
             pieces = await self._pieces_of(said)
-            return await self.changes.write(
+            added = await self.changes.write(
                 lambda connection: rows.add_pieces(connection, pieces, most=self._most_turns),
                 {one.scope for one in said},
+                known=self._bring_up,
             )
+            return sum(len(one.rows) for one in added)
 
     async def follow(
         self,
         conversations: Conversations,
         said_of: Callable[[Said], Iterable[Utterance]],
-        also: Callable[[Connection, Sequence[Utterance]], object] = lambda _, __: None,
+        also: Callable[[Connection, Sequence[Utterance]], bool] = lambda _, __: False,
     ) -> int:
         """Learn what was said since this was called last, by whichever gateway on the store.
 
@@ -104,7 +106,7 @@ class Episodes:
         Args:
             conversations: What was said.
             said_of: Returns what is to be kept of a message: once for each scope.
-            also: Learns more from it, in the same transaction.
+            also: Learns facts from it, in the same transaction; returns whether there were any.
 
         Returns:
             How many pieces are new.
@@ -123,19 +125,50 @@ class Episodes:
                     self._cursor = before
                     return added
 
-                def work(connection: Connection) -> int | None:
+                def work(connection: Connection) -> tuple[list[rows.Added], bool] | None:
                     if not rows.move_cursor(connection, before, page.cursor):  # noqa: B023
                         return None
-                    also(connection, said)  # noqa: B023
-                    return rows.add_pieces(connection, pieces, most=self._most_turns)  # noqa: B023
+                    taught = also(connection, said)  # noqa: B023
+                    most = self._most_turns
+                    return rows.add_pieces(connection, pieces, most=most), taught  # noqa: B023
 
-                new = await self.changes.write(work, {one.scope for one in said})
+                new = await self.changes.write(
+                    work,
+                    {one.scope for one in said},
+                    known=lambda new: self._bring_up(*new) if new else (),
+                )
                 if new is not None:
                     self._cursor = page.cursor, before[1]
+                    added += sum(len(one.rows) for one in new[0])
             # Another gateway was faster, or something was forgotten: from the start.
             more = page.more or new is None
-            added += new or 0
         return added
+
+    def _bring_up(self, added: Sequence[rows.Added], taught: bool = True) -> set[str]:
+        """Take what was added into indexes that knew all before it; return the scopes of these.
+
+        Args:
+            added: What was added, and committed just now.
+            taught: Whether any of these scopes may have a fact more.
+        """
+        embedder = self._embedder()
+        fingerprint = "" if embedder is None else embedder.fingerprint
+        known = set()
+        for one in added:
+            index = self._indexes.kept(one.scope)
+            # Nobody waits here for a search: the next one looks at the rows.
+            if index is None or one.cut or not index.lock.acquire(blocking=False):
+                continue
+            try:
+                if (index.version, index.fingerprint) == (one.version - 1, fingerprint):
+                    index.take(one.rows)
+                    index.version = one.version
+                    index.no_facts = NONE if taught else index.no_facts
+                    known.add(one.scope)
+            finally:
+                index.lock.release()
+        self._indexes.trim(known)
+        return known
 
     async def _take_cursor(self) -> tuple[str, int]:
         """Return how far what was said is learned, as this gateway knows it or as it is read.

@@ -394,6 +394,11 @@ class Indexes:
             self._kept.move_to_end(scope)
             return index
 
+    def kept(self, scope: str) -> TurnIndex | None:
+        """Return the index of a scope that was searched already; None where there is none."""
+        with self._lock:
+            return self._kept.get(scope)
+
     def trim(self, grown: Collection[str]) -> None:
         """Let go of the scopes that were searched longest ago, where there are too many.
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from sys import byteorder
 from time import time_ns
-from typing import Any, TypeAlias
+from types import SimpleNamespace
+from typing import Any, NamedTuple, TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, or_, select, update
 
@@ -190,8 +191,24 @@ _SHOWN = PreparedIn(
 # -- writing: each within one transaction ------------------------------------------
 
 
-def add_pieces(connection: Connection, pieces: Sequence[Piece], *, most: int) -> int:
-    """Keep `pieces`, but for those of messages that are kept already; return how many are new.
+class Added(NamedTuple):
+    """What was added to a scope.
+
+    Attributes:
+        scope: The scope.
+        version: Its version by that.
+        rows: The rows, as `changed_since` returns them.
+        cut: Whether older ones went for them.
+    """
+
+    scope: str
+    version: int
+    rows: Sequence[Any]
+    cut: bool
+
+
+def add_pieces(connection: Connection, pieces: Sequence[Piece], *, most: int) -> list[Added]:
+    """Keep `pieces`, but for those of messages that are kept already; return what is new.
 
     Args:
         connection: A connection in a write transaction.
@@ -202,7 +219,7 @@ def add_pieces(connection: Connection, pieces: Sequence[Piece], *, most: int) ->
     for piece in pieces:
         ours = by_scope.setdefault(piece["scope"], {})
         ours.setdefault((piece["message"], piece["part"]), piece)
-    rows: list[Piece] = []
+    added: list[Added] = []
     held = _hold(connection, {scope: len(ours) for scope, ours in by_scope.items()})
     for scope, standing in held.items():
         mine = by_scope[scope].values()
@@ -211,15 +228,17 @@ def add_pieces(connection: Connection, pieces: Sequence[Piece], *, most: int) ->
         new = [piece for piece in mine if piece["message"] not in known]
         # Places that were taken for what is known stay free.
         first = standing.next - len(new)
-        rows += [
+        rows = [
             {**piece, "place": first + at, "stamp": standing.version}
             for at, piece in enumerate(new)
         ]
         over = standing.next - most
-        if new and over > 0 and _TRIM.count(connection, of=scope, first=over):
+        cut = bool(new and over > 0 and _TRIM.count(connection, of=scope, first=over))
+        if cut:
             _REMOVED.count(connection, of=scope)
-    _ADD.run(connection, rows)
-    return len(rows)
+        _ADD.run(connection, rows)
+        added.append(Added(scope, standing.version, [SimpleNamespace(**row) for row in rows], cut))
+    return added
 
 
 def keep_vectors(

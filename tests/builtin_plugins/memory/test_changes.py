@@ -35,7 +35,7 @@ class Counted:
     """A store that counts how often it is asked and written to."""
 
     def __init__(self, store: SqlStore) -> None:
-        self._store = store
+        self._store = self.behind = store
         self.reads = self.writes = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -106,6 +106,39 @@ async def test_what_is_learned_is_looked_at_once_and_in_its_scope_alone(told: To
     await told.say("Bread keeps for a day.", "3")
     await told.keeper.follow()
     assert (await told.recalled("How long does bread keep?"))[0] == "Bread keeps for a day."
+
+
+async def test_what_this_gateway_has_learned_itself_is_not_read_again(told: Told) -> None:
+    await told.say("The sky is wide.", "1")
+    await told.keeper.follow()
+    assert await told.asked("Bread?") == 1
+    await told.say("Bread keeps for a week, and cheese for a month.", "2")
+    await told.keeper.follow()
+    assert await told.asked("What of trains to Bergen?") == 0
+    recalled = await told.recalled("How long does bread keep?")
+    assert recalled[0] == "Bread keeps for a week, and cheese for a month."
+
+
+async def test_what_others_learned_in_between_is_read_with_what_was_learned(told: Told) -> None:
+    other = Told(told.store.behind)
+    await told.say("Bread keeps for a day.", "1")
+    await told.keeper.follow()
+    assert await told.recalled("bread?") == ["Bread keeps for a day."]
+    await told.say("Bread keeps for a month.", "2")
+    assert await other.keeper.follow() == 1
+    await told.say("Bread keeps for a week.", "3")
+    assert await told.keeper.follow() == 1
+    assert len(await told.recalled("bread?")) == 3
+
+
+async def test_a_fact_is_seen_that_was_learned_where_there_was_none(told: Told) -> None:
+    await told.say("The sky is wide.", "1")
+    await told.keeper.follow()
+    assert await told.asked("Where do I live?") == 1
+    await told.say("I live in Lyon.", "2")
+    await told.keeper.follow()
+    found = await told.keeper.search([SCOPE], "Where do I live?", committed=True)
+    assert "fact" in [hit.kind for hit in found]
 
 
 async def test_what_was_just_said_elsewhere_is_learned_before_somebody_asks_for_it(
