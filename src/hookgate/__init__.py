@@ -33,7 +33,8 @@ def __getattr__(name: str) -> Any:
     home = None if name.startswith("__") else _homes().get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    found = globals()[name] = getattr(import_module(home), name)
+    return found
 
 
 def __dir__() -> list[str]:
