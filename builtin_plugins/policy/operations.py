@@ -335,7 +335,7 @@ class CallParams(OperationModel):
     """Another profile than the one that is set."""
 
 
-class OutcomeRow(OperationModel):
+class RuleSays(OperationModel):
     """What one rule says."""
 
     rule: str
@@ -349,7 +349,7 @@ class OutcomeRow(OperationModel):
     why: str
 
 
-class FoundRow(OperationModel):
+class CallDecided(OperationModel):
     """What follows from all of them."""
 
     effect: RuleEffect
@@ -368,8 +368,8 @@ class CallExplained(OperationModel):
     flags: dict[str, bool | None]
     """What was taken for declared."""
     profile: ProfileName
-    rules: list[OutcomeRow]
-    decided: FoundRow
+    rules: list[RuleSays]
+    decided: CallDecided
 
 
 class PolicyOperations:

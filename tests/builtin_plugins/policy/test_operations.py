@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,33 @@ async def test_no_text_takes_more_than_its_time(
     monkeypatch.setattr(apart, "SECONDS", 0.01)
     with pytest.raises(TurnError, match="nothing was found out"):
         await gate.do("policy.test", rules=RULES, cases=CASES)
+
+
+async def test_not_everybody_at_once_has_rules_tried(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, most, ended = 0, 0, asyncio.Event()
+
+    async def done(_: bytes) -> dict[str, Any]:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await ended.wait()
+        running -= 1
+        return {"ok": True, "rules": [], "problems": []}
+
+    monkeypatch.setattr(apart, "_done", done)
+    waiting = [
+        asyncio.create_task(gate.do("policy.check", rules=RULES)) for _ in range(apart.MOST_WAITING)
+    ]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        with pytest.raises(TurnError, match="other rules") as refused:
+            await gate.do("policy.check", rules=RULES)
+    assert refused.value.code == "busy"
+    ended.set()
+    assert all(found.ok for found in await asyncio.gather(*waiting))
+    assert most == 1
 
 
 @pytest.mark.slow
