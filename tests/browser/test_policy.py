@@ -55,6 +55,20 @@ async def test_a_call_is_explained_by_the_rules_that_are_in_force(
         assert await page.query_selector("main img") is None
 
 
+async def test_a_call_on_record_is_explained_by_two_presses(show: Show) -> None:
+    async with show() as shown:
+        await shown.open("chat")
+        await shown.say("what is 17*23?")
+        await shown.page.wait_for_selector(".cost")
+        await shown.open("audit?kind=tool_decided&tool=calculate")
+        await shown.page.click("[aria-label='Audit'] a[href*='call=']")
+        await shown.page.get_by_text("Explain it by the rules of now").click()
+        await shown.page.get_by_role("button", name="Explain").click()
+        await shown.until("allow")
+        assert "17*23" in await shown.page.get_by_label("Arguments, JSON").input_value()
+        assert "calculate: " in await shown.text()
+
+
 async def test_a_rule_goes_from_its_text_to_its_cases_and_to_a_file(
     show: Show, tmp_path: Path
 ) -> None:

@@ -44,8 +44,14 @@ function Life({ rows }) {
     <h3><${Text} text=${row.kind} />: <span class=${BAD.has(row.outcome) ? "bad" : "good"}><${Text} text=${row.outcome} /></span></h3>
     <p><strong><${Text} text=${row.tool} /></strong> (<${Text} text=${row.category} />) in <${Text} text=${row.session} />, <${Time} at=${row.at} />, turn${" "}
       <a href=${`#/turns/${encodeURIComponent(row.turn)}`}><${Text} text=${row.turn} /></a>, row <${Text} text=${place(row)} /></p>
+    ${row.kind === "tool_decided" ? html`<p><a href=${`#/policy?${explained(row)}`}>Explain it by the rules of now</a></p>` : null}
     <dl>${Object.entries(row.data).filter(([, value]) => !empty(value)).map(([name, value]) => html`<dt><${Text} text=${name} /></dt>
       <dd><${Text} text=${typeof value === "string" ? value : JSON.stringify(value)} /></dd>`)}</dl></section>`)}`;
+}
+
+/** The call of a row, as the view Policy takes it. */
+function explained({ tool, data: { arguments: given = {}, provenance = "", taint = [], agent = "" } }) {
+  return new URLSearchParams({ tool, arguments: JSON.stringify(given), provenance, taint: taint.join(" "), agent });
 }
 
 const empty = (value) => value === "" || value === null || (typeof value === "object" && !Object.keys(value).length);

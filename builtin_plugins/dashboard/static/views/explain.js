@@ -27,8 +27,8 @@ export function Explain() {
   const [filter] = useFilter();
   // A link from a row of the audit brings the tool, its arguments and its circumstances.
   const [given, setGiven] = useState({
-    tool: filter.tool ?? "", arguments: filter.arguments ?? "{}", provenance: filter.provenance ?? CAME[0],
-    taint: filter.taint ?? "", before: filter.before ?? "", agent: filter.agent ?? "main",
+    tool: filter.tool ?? "", arguments: filter.arguments ?? "{}", provenance: filter.provenance || CAME[0],
+    taint: filter.taint ?? "", before: filter.before ?? "", agent: filter.agent || "main",
   });
   const [found, setFound] = useState(null);
   const field = (label, name, more) => html`<${Field} label=${label} value=${given[name]} ...${more}
