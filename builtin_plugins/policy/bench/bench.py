@@ -113,7 +113,14 @@ class Bench:
             now: The time of the history's clock, in seconds.
             every: Whether the outcomes of all rules are wanted, of those that fail too.
         """
-        history = History() if history is None else history
+        try:
+            return self._decided(facts, History() if history is None else history, now, every)
+        except RuntimeError as error:
+            # CEL goes through lists for so many steps at most; a gateway denies where a hook fails.
+            why = f"the rules could not be judged ({error}), and what fails is denied"
+            return Found(effect="deny", rule="", why=why, arguments=facts.arguments)
+
+    def _decided(self, facts: Facts, history: History, now: float, every: bool) -> Found:
         judgements: list[Judgement] = []
         arguments = facts.arguments
         for number in range(MAX_ROUNDS):
@@ -205,7 +212,7 @@ def explained(bench: Bench, facts: Facts, history: History, now: float) -> dict[
                 "effect": one.effect or "",
                 "why": one.why,
             }
-            for one in found.judgements[-1].outcomes
+            for one in (found.judgements[-1].outcomes if found.judgements else ())
         ],
         "decided": found.to_json(),
     }

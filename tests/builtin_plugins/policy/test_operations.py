@@ -76,6 +76,14 @@ async def test_cases_are_tried_by_the_text_and_the_settings(gate: Gate) -> None:
     assert broken.problems[0].file == "rules.test.yaml"
 
 
+async def test_a_condition_that_goes_on_for_too_long_is_denied_as_by_a_gateway(gate: Gate) -> None:
+    loop = "args.l.all(a, args.l.all(b, args.l.all(c, a + b + c > 0)))"
+    cases = CASES.replace("{to: bob}", f"{{l: [{', '.join(['1'] * 50)}]}}")
+    tried = await gate.do("policy.test", rules=RULES.replace('args.to != "ann"', loop), cases=cases)
+    assert tried.cases[0].effect == "deny"
+    assert "could not be judged" in tried.cases[0].why
+
+
 async def test_no_text_takes_more_than_its_time(
     gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
