@@ -208,6 +208,7 @@ class OnnxModel:
             self._load_queries(self._files.queries)
         # The first computation takes longer than the others, and shows the dimension.
         self.read("ready")
+        _give_back()
 
     def prepare(self, text: str) -> PreparedText:
         """Return the ids of a text's tokens."""
@@ -250,13 +251,9 @@ class OnnxModel:
 
     def rest(self) -> None:
         """Let go of the model's own graph, where another one reads queries: some 180 MB."""
-        if self._queries is None or self._session is None:
-            return
-        self._session = None
-        # glibc keeps what it was given back, for whoever may need it.
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
-        if trim is not None:
-            trim(0)
+        if self._queries is not None and self._session is not None:
+            self._session = None
+            _give_back()
 
     # -- computing -----------------------------------------------------------
 
@@ -339,3 +336,10 @@ class OnnxModel:
             # Threads that spin between computations take the processor from the turns.
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         return onnxruntime, options
+
+
+def _give_back() -> None:
+    """Have the system get what was let go: glibc keeps it for whoever may need it."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+    if trim is not None:
+        trim(0)

@@ -56,7 +56,7 @@ class _Column:
     def extend(self, rows: Any) -> None:
         need = self.used + len(rows)
         if self.room is None or need > len(self.room):
-            shape = (max(64, need + need // 2), *((self.width,) if self.width else ()))
+            shape = (max(64, need + need // 4), *((self.width,) if self.width else ()))
             room = np.zeros(shape, self.dtype)
             if self.room is not None:
                 room[: self.used] = self.room[: self.used]
