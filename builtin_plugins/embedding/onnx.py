@@ -8,6 +8,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import file_digest
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -285,6 +286,7 @@ class OnnxModel:
     # -- loading -------------------------------------------------------------
 
     def _load_tokenizer(self) -> None:
+        _load_numpy()
         from tokenizers import Tokenizer
 
         self._tokenizer = Tokenizer.from_file(str(self._files.tokenizer))
@@ -326,6 +328,7 @@ class OnnxModel:
         # From 1.30 on it reports to its maker and writes an id for this machine into the home
         # folder, from the moment of its import, unless this is set.
         os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+        _load_numpy()
         import onnxruntime  # type: ignore[import-untyped]  # it comes without types
 
         options = onnxruntime.SessionOptions()
@@ -343,3 +346,11 @@ def _give_back() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
     if trim is not None:
         trim(0)
+
+
+def _load_numpy() -> None:
+    """Load the whole of NumPy before what takes it by its C interface, part by part.
+
+    Where another thread was loading it meanwhile, neither would get one that works.
+    """
+    import_module("numpy")

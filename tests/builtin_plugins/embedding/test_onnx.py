@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from hashlib import sha256
@@ -259,3 +260,29 @@ def test_a_config_that_tells_no_dimension_is_passed_over(copied: Path, config: s
 
     assert find_files(EmbeddingSettings(model_path=copied)).dimension == 384
     assert find_files(EmbeddingSettings(model_path=copied, dimension=5)).dimension == 5
+
+
+LOADING = """
+import json, sys
+from hookgate.builtin_plugins.embedding.onnx import OnnxModel, find_files
+from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
+
+found = {}
+
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("tokenizers", "onnxruntime"):
+            found[name] = "numpy" in sys.modules
+
+sys.meta_path.insert(0, Watch())
+OnnxModel(find_files(EmbeddingSettings())).load()
+print(json.dumps(found))
+"""
+
+
+def test_numpy_is_whole_before_what_takes_it_by_its_c_interface() -> None:
+    # Loaded by two threads at once, one of them part by part, it is broken for the whole process.
+    said = subprocess.run(
+        [sys.executable, "-c", LOADING], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert json.loads(said.stdout) == {"tokenizers": True, "onnxruntime": True}
