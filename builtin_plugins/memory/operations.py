@@ -166,9 +166,11 @@ class MemoryOperations:
         session = session or await self._latest(invocation.principal)
         key, scopes = self._scopes(invocation, session)
         history = await self._history(key)
-        found = await keeper.search(scopes, message, floor=True)
+        recalled = await keeper.search(scopes, message, without=history, floor=True)
+        above = {(hit.scope, hit.id) for hit in recalled}
+        found = await keeper.search(scopes, message)
         hits = [shown_as(hit, session) for hit in found[:MOST_LINES]]
-        passed = await clean(self._host, [hit for hit in hits if hit.turn not in history])
+        passed = await clean(self._host, [hit for hit in hits if (hit.scope, hit.id) in above])
         count = self._host.tokens.count
         first, more = packed_lines(passed, settings.recall_tokens, count)
         fits = {(hit.scope, hit.id) for hit in (*first, *more)}
@@ -180,6 +182,8 @@ class MemoryOperations:
             row["shown"] = line in fits and settings.recall
             if hit.turn in history:
                 row["reason"] = "stands in the history that the model reads anyway"
+            elif line not in above:
+                row["reason"] = "the message is too far from all that is remembered"
             elif line not in clear:
                 row["reason"] = "text of others that the sanitizers do not let pass"
             elif line not in fits:

@@ -428,6 +428,26 @@ async def test_explain_says_what_a_message_would_recall(talking: Any) -> None:
         assert 0 < explained["tokens"] <= explained["budget"]
 
 
+async def test_explain_says_what_a_message_is_too_far_from(
+    talking: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = Keeper.search
+
+    async def below(keeper: Keeper, *args: Any, floor: bool = False, **more: Any) -> Any:
+        return [] if floor else await search(keeper, *args, **more)
+
+    async with talking() as talk:
+        await talk.say("My dog is called Luna.")
+        await talk.chatter(6)
+        monkeypatch.setattr(Keeper, "search", below)
+        explained = await talk.do("memory.explain", message="What is my dog called?")
+        assert "Luna" in explained["lines"][0]["text"]
+        assert (
+            explained["lines"][0]["reason"] == "the message is too far from all that is remembered"
+        )
+        assert explained["tokens"] == 0
+
+
 async def sizes(talk: Talk, *turns: int) -> list[int]:
     """Return the tokens of the context of the same question after so many turns each."""
     await talk.say("My dog is called Luna.")
