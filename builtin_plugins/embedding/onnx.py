@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 from collections.abc import Sequence
@@ -343,6 +342,8 @@ class OnnxModel:
 
 def _give_back() -> None:
     """Have the system get what was let go: glibc keeps it for whoever may need it."""
+    import ctypes
+
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
     if trim is not None:
         trim(0)
