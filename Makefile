@@ -104,7 +104,8 @@ $(BROWSER): $(DEV)
 	@touch $@
 
 test-browser: $(BROWSER)  ## the pages in a real browser
-	@$(PY) -m pytest -q -rs -m browser tests/browser $(PYTEST_ARGS)
+	@$(PYTEST) -rs -m "browser$(if $(filter 1,$(HOOKGATE_TEST_SHORT)), and not slow)" \
+	  tests/browser $(PYTEST_ARGS)
 
 # torch is large, so it has an environment of its own. On Linux uv takes the build without
 # CUDA, a tenth of the size; pip takes what its index has.

@@ -106,7 +106,8 @@ async def test_no_text_of_a_model_or_a_person_becomes_a_page(show: Show) -> None
         assert "<script>alert(2)</script>" in text
         assert "U+202E" in text
         assert "U+200B" in text
-        assert await shown.page.query_selector(".talk img, .talk script, .talk a") is None
+        made = ":is(.said, .markdown) :is(img, script, a)"
+        assert await shown.page.query_selector(made) is None
 
 
 async def test_everything_is_reached_by_keys(show: Show) -> None:
@@ -123,8 +124,15 @@ async def test_everything_is_reached_by_keys(show: Show) -> None:
             )
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1200])
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [
+        ("dark", 360),
+        ("light", 1200),
+        pytest.param("light", 360, marks=pytest.mark.slow),
+        pytest.param("dark", 1200, marks=pytest.mark.slow),
+    ],
+)
 async def test_everybody_can_use_it(show: Show, scheme: str, width: int) -> None:
     async with show(scheme=scheme, width=width) as shown:
         for view in await _views(shown):
