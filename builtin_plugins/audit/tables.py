@@ -76,11 +76,7 @@ _BEHIND = Prepared(
     insert(ENTRIES).from_select(
         ENTRIES.c.keys(),
         select(*(bindparam(f"new_{column.name}", type_=column.type) for column in _C)).where(
-            exists().where(
-                _LAST.c.chain == bindparam("mine"),
-                _LAST.c.seq == bindparam("last"),
-                _LAST.c.seal == bindparam("sealed"),
-            )
+            exists().where(_LAST.c.chain == bindparam("mine"), _LAST.c.seq == bindparam("last"))
         ),
     )
 )
@@ -131,8 +127,7 @@ class AuditKeeper:
         if (end := self._end) is not None and end.chain == row["chain"]:
             sealed = self._sealer.chained(row, end)
             values = {f"new_{name}": value for name, value in sealed.items()}
-            known = {"mine": end.chain, "last": end.seq, "sealed": end.seal}
-            if _BEHIND.count(connection, **values, **known):
+            if _BEHIND.count(connection, mine=end.chain, last=end.seq, **values):
                 return sealed
         # What stands at the end is read within the transaction: a row that could not be committed
         # leaves no gap.

@@ -47,7 +47,7 @@ def _made_or_locked(insert: Any) -> Any:
 
 
 _LOCK = Prepared(_made_or_locked, WINDOWS.c.keys())
-_CLOSE = PreparedIn(delete(OPEN), OPEN.c.call)
+_CLOSE = PreparedIn(delete(OPEN), OPEN.c.call, most=8)
 _BEAT = Prepared(
     update(GATEWAYS)
     .where(GATEWAYS.c.gateway == bindparam("me"), GATEWAYS.c.beat == bindparam("expected"))

@@ -182,10 +182,13 @@ class PreparedIn:
     Args:
         statement: All of the statement but that condition.
         column: The column.
+        most: So many values at once, at most: one of many takes as long to compile as it saves.
     """
 
-    def __init__(self, statement: Select[Any] | Delete, column: Column[Any]) -> None:
-        self._statement, self._column = statement, column
+    def __init__(
+        self, statement: Select[Any] | Delete, column: Column[Any], *, most: int = 512
+    ) -> None:
+        self._statement, self._column, self._most = statement, column, most
         self._made: dict[int, Prepared] = {}
 
     def rows(self, connection: Connection, listed: Sequence[Any], **values: Any) -> Sequence[Any]:
@@ -202,8 +205,8 @@ class PreparedIn:
 
     def _each(self, listed: Sequence[Any]) -> Iterator[tuple[Prepared, dict[str, Any]]]:
         """Yield what is run for so many of the values at once, and these by their names."""
-        for start in range(0, len(listed), _SIZES[-1]):
-            some = listed[start : start + _SIZES[-1]]
+        for start in range(0, len(listed), self._most):
+            some = listed[start : start + self._most]
             # A few sizes, and the first value again and again where there are fewer.
             size = next(size for size in _SIZES if size >= len(some))
             names = _names(size)
