@@ -79,13 +79,11 @@ class Caller:
         principal: Who it is.
         token: The name of the token, or "" for the owner on loopback.
         session: The browser's session that stands for it, or "".
-        ends: When that session ends, in seconds since 1970 UTC.
     """
 
     principal: Principal
     token: str = ""
     session: str = ""
-    ends: int = 0
 
 
 _OWNER = Caller(Principal.owner())
@@ -361,7 +359,21 @@ class AccessGate:
         else:
             shown = bearer(session.credential, client=cookie.client)
             caller = await self._check(shown, request, address)
-        return replace(caller, session=session.id, ends=session.ends)
+        return replace(caller, session=session.id)
+
+    def shown_session(self, request: web.Request) -> str:
+        """Return the cookie of the session that a request brings; "" where it brings none.
+
+        Whether what opened the session is still right is not asked.
+
+        Raises:
+            WireError: A foreign page asks, or there is more than one credential.
+        """
+        shown = read_credential(request.headers, self._with_session(request, (SESSION,)))
+        if shown is None:
+            return ""
+        self._check_own_page(request)
+        return shown.value
 
     def credential(self, value: str, request: web.Request) -> Credential:
         """Return what came in the first frame of a socket as the credential that it is."""

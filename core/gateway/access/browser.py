@@ -38,7 +38,12 @@ SESSIONS_SWITCH = "sessions.key"
 """The switch that holds the key of the signatures."""
 
 ENDED_SWITCH = "sessions.ended"
-"""The switch that holds the ids of ended sessions, and until when each would have lasted."""
+"""The switch that holds the ids of ended sessions, and until when each is remembered."""
+
+ENDED_SECONDS = SESSION_SECONDS + 600
+"""Seconds for which an ended session is remembered, whichever of its cookies was shown: another
+one may have been renewed just now, at a gateway that had not heard of the end, by a clock of its
+own."""
 
 MAX_ENDED = 200
 """Ended sessions that are remembered. One more takes a new key, which ends all: no session that
@@ -60,13 +65,11 @@ class BrowserSession:
         id: Names it, and opens nothing.
         token: The token of the settings that was shown; None where a plugin knows the credential.
         credential: The credential that plugins know, or "".
-        ends: When it ends, in seconds since 1970 UTC.
     """
 
     id: str
     token: Token | None
     credential: str
-    ends: int
 
 
 class BrowserSessions:
@@ -130,11 +133,11 @@ class BrowserSessions:
             raise _ended()
         token = self._named(held) if match["kind"] == "t" else None
         right = hmac.compare_digest(self._signature(match["signed"], token), match["signature"])
-        ends = int(match["since"]) + SESSION_SECONDS
+        late = int(match["since"]) + SESSION_SECONDS <= self._now()
         lost = match["kind"] == "t" and token is None
-        if not right or lost or ends <= self._now() or match["id"] in self._ended:
+        if not right or lost or late or match["id"] in self._ended:
             raise _ended()
-        return BrowserSession(match["id"], token, "" if token else held, ends)
+        return BrowserSession(match["id"], token, "" if token else held)
 
     async def renew(self, value: str) -> tuple[str, int]:
         """Return a cookie of the same session that lasts from now on, and when that one ends.
@@ -150,12 +153,8 @@ class BrowserSessions:
         """Whether a session was ended before its time."""
         return session_id in self._ended
 
-    async def end(self, session_id: str, ends: int) -> None:
+    async def end(self, session_id: str) -> None:
         """End a session for good, at every gateway on the store.
-
-        Args:
-            session_id: Which one.
-            ends: When it would have ended.
 
         Raises:
             WireError: That cannot be kept; the session goes on.
@@ -166,7 +165,7 @@ class BrowserSessions:
                 known = await switches.get(ENDED_SWITCH)
                 now = self._now()
                 ended = {one: until for one, until in (known.value or {}).items() if until > now}
-                ended[session_id] = ends
+                ended[session_id] = now + ENDED_SECONDS
                 if len(ended) > MAX_ENDED:
                     await self._renew_key(switches)
                     ended = {}

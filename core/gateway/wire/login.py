@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from hookgate.core.domain import strict_json
 from hookgate.core.domain.errors import WireError
 from hookgate.core.gateway.access.browser import session_cookie
-from hookgate.core.gateway.access.credentials import SESSION, SESSION_COOKIES
 from hookgate.core.gateway.codes import wire_error
 from hookgate.core.gateway.operations import OperationModel
 from hookgate.core.gateway.requests import CALLER
@@ -73,32 +72,32 @@ async def show(server: Server, request: web.Request) -> web.Response:
     caller = request[CALLER]
     if not caller.session:
         return _answer(server, request, caller)
-    shown = request.cookies[_name(server, request)]
-    cookie, ends = await server.gate.sessions.renew(shown)
+    gate = server.gate
+    cookie, ends = await gate.sessions.renew(gate.shown_session(request))
     return _answer(server, request, caller, cookie, ends)
 
 
 async def log_out(server: Server, request: web.Request) -> web.Response:
     """Serve ``DELETE /v1/session``: end the session, if it has not ended, and take the cookie back.
 
+    It is ended for good also where what opened it is not known at this moment, and may be again.
+
     Raises:
-        WireError: A foreign page asks, or it cannot be kept that the session was ended.
+        WireError: A foreign page asks, more than one credential came, or it cannot be kept that
+            the session was ended.
     """
+    sessions, shown = server.gate.sessions, server.gate.shown_session(request)
     try:
-        caller = await server.gate.identify(request, (SESSION,))
+        ended = (await sessions.read(shown)).id if shown else ""
     except WireError as error:
         if error.data.get("code") != "unauthorized":
             raise
-        caller = None
-    if caller is not None and caller.session:
-        await server.gate.sessions.end(caller.session, caller.ends)
+        ended = ""
+    if ended:
+        await sessions.end(ended)
     response = web.Response(status=204)
     _set_cookie(server, request, response, "")
     return response
-
-
-def _name(server: Server, request: web.Request) -> str:
-    return SESSION_COOKIES[not server.gate.is_secure(request)]
 
 
 def _answer(

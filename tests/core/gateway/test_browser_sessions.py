@@ -48,6 +48,12 @@ async def status_of(served: Served, page: dict[str, str]) -> int:
     return (await served.get("/v1/status", headers=page))[0]
 
 
+async def logged_out(served: Served, page: dict[str, str]) -> int:
+    """Log out; return the status."""
+    async with served.http.delete(served.url + PATH, headers=page) as answer:
+        return answer.status
+
+
 # -- what it stands for --------------------------------------------------------------------------
 
 
@@ -215,11 +221,59 @@ async def test_what_is_remembered_of_ended_sessions_is_bounded_and_none_comes_ba
         sessions = served.server.gate.sessions
         page = await log_in(served, made["ann"])
         for number in range(MAX_ENDED + 1):
-            await sessions.end(f"{number:032x}", 2**33)
+            await sessions.end(f"{number:032x}")
         assert await status_of(served, page) == 401
         held = (await served.gate.host[SWITCHES].get(ENDED_SWITCH)).value
         assert len(held) <= MAX_ENDED
         assert await status_of(served, await log_in(served, made["ann"])) == 200
+
+
+async def test_logging_out_with_an_older_cookie_ends_what_was_renewed_for_as_long_as_it_lasts() -> (
+    None
+):
+    clock = TurnedClock()
+    section, made = tokens(ann={})
+    async with serving(wire=section) as served:
+        served.gate.host.provide(CLOCK, clock)
+        mine, other = await log_in(served, made["ann"]), await log_in(served, made["ann"])
+        clock.advance(SESSION_SECONDS - 60)
+        async with served.http.get(served.url + PATH, headers=mine) as answer:
+            taken = {**OWN, "Cookie": answer.headers["Set-Cookie"].partition(";")[0]}
+        served.http.cookie_jar.clear()
+        assert await logged_out(served, mine) == 204
+        clock.advance(120)
+        # What is over is forgotten when another session is ended.
+        other = await log_in(served, made["ann"])
+        assert await logged_out(served, other) == 204
+        assert await status_of(served, taken) == 401
+
+
+async def test_logging_out_ends_it_also_while_nobody_knows_its_credential() -> None:
+    keys = Keys(k_alice=ALICE)
+    async with serving(model(), keys) as served:
+        page = await log_in(served, "k_alice")
+        keys.keys.clear()
+        assert await logged_out(served, page) == 204
+        keys.keys["k_alice"] = ALICE
+        assert await status_of(served, page) == 401
+
+
+async def test_logging_out_says_so_where_it_does_not() -> None:
+    section, made = tokens(ann={})
+    async with serving(wire=section) as served:
+        page = await log_in(served, made["ann"])
+        both = {**page, "Cookie": f"{page['Cookie']}; hookgate-session=junk"}
+        assert await logged_out(served, both) == 401
+        assert await status_of(served, page) == 200
+
+
+async def test_a_session_is_found_among_several_headers_of_cookies() -> None:
+    section, made = tokens(ann={})
+    async with serving(wire=section) as served:
+        page = await log_in(served, made["ann"])
+        headers = [("Cookie", "theme=dark"), *page.items()]
+        async with served.http.get(served.url + PATH, headers=headers) as answer:
+            assert answer.status == 200
 
 
 # -- what is refused -----------------------------------------------------------------------------
@@ -315,7 +369,7 @@ async def test_a_session_that_ends_while_it_comes_in_is_closed() -> None:
         async def slowly(*arguments: Any) -> Any:
             caller = await identify(*arguments)
             assert caller is not None
-            await sessions.end(caller.session, caller.ends)
+            await sessions.end(caller.session)
             return caller
 
         served.server.gate.identify = slowly  # type: ignore[method-assign]
