@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.browser.conftest import Show, Shown
 
@@ -108,6 +110,49 @@ async def test_no_text_of_a_model_or_a_person_becomes_a_page(show: Show) -> None
         assert "U+200B" in text
         made = ":is(.said, .markdown) :is(img, script, a)"
         assert await shown.page.query_selector(made) is None
+
+
+async def test_a_link_of_a_model_says_truly_where_it_leads_and_asks(show: Show) -> None:
+    async with show() as shown:
+        asked: list[str] = []
+
+        async def refuse(dialog: Any) -> None:
+            asked.append(dialog.message)
+            await dialog.dismiss()
+
+        shown.page.on("dialog", refuse)
+        await shown.open("chat")
+        await shown.say(
+            "/say [one](https://b\u0430nk.example/\u202egpj) [two](https://bank.example@evil.example/)"
+        )
+        await shown.page.wait_for_selector(".cost")
+        assert "[two](https://bank.example@evil.example/)" in await shown.text(".talk")
+        (link,) = await shown.page.query_selector_all(".markdown a")
+        for button in ("left", "middle"):
+            await link.click(button=button)
+        assert asked == ["Open https://xn--bnk-6cd.example/%E2%80%AEgpj?"] * 2
+        assert len(shown.context.pages) == 1
+
+
+async def test_what_leaves_the_page_runs_nothing_elsewhere(show: Show) -> None:
+    async with show() as shown:
+        await shown.open("turns?session=x%03%0Arm")
+        await shown.page.evaluate(
+            "Object.defineProperty(navigator, 'clipboard', "
+            "{ value: { writeText: async (text) => { globalThis.copied = text; } } })"
+        )
+        await shown.page.click(".command button")
+        assert "'xU+0003\nrm'" in await shown.page.evaluate("globalThis.copied")
+        formulas = ["=1", "+1", "-1", "@x", "\t=1", "\n=1", " =1", "\uff1d1"]
+        lines = await shown.page.evaluate(
+            """async (texts) => {
+              const parts = document.scripts[0].src.replace("page.js", "lib/parts.js");
+              const { csv } = await import(parts);
+              return texts.map((text) => csv([{ a: text }]).slice("a\\r\\n".length));
+            }""",
+            formulas,
+        )
+        assert all(line.lstrip('"').startswith("'") for line in lines), lines
 
 
 async def test_everything_is_reached_by_keys(show: Show) -> None:

@@ -58,17 +58,15 @@ function inline(text) {
   return parts;
 }
 
-/** A link of a model's says where it leads, and asks. */
+/** A link of a model's says where it leads, and asks. One with a user in it is a text: what stands
+ * before the `@` is made to look like the place. */
 function Link({ label, address }) {
-  let host = "";
-  try {
-    host = new URL(address).host;
-  } catch {
-    return html`<${Text} text=${`[${label}](${address})`} />`;
-  }
+  const url = URL.canParse(address) ? new URL(address) : null;
+  if (!url || url.username || url.password) return html`<${Text} text=${`[${label}](${address})`} />`;
+  // As the browser reads it: no character that turns the line, and no letter that looks like another.
   const ask = (event) => {
-    if (!confirm(`Open ${address}?`)) event.preventDefault();
+    if (!confirm(`Open ${url.href}?`)) event.preventDefault();
   };
-  return html`<a href=${address} rel="noopener noreferrer nofollow" target="_blank" onClick=${ask}><${Text} text=${label} /></a>
-    <span class="faint"> (<${Text} text=${host} />)</span>`;
+  return html`<a href=${url.href} rel="noopener noreferrer nofollow" target="_blank" onClick=${ask} onAuxClick=${ask}><${Text} text=${label} /></a>
+    <span class="faint"> (<${Text} text=${url.host} />)</span>`;
 }

@@ -233,11 +233,12 @@ export function Meter({ share, label }) {
     <span style=${{ width: `${percent}%` }}></span></span>`;
 }
 
-/** The command that shows the same, to copy. @param {{text: string}} given */
+/** The command that shows the same, to copy as it is shown: a control character would press keys
+ * in a terminal. @param {{text: string}} given */
 export function Command({ text }) {
   const [copied, setCopied] = useState(false);
   const copy = async () => {
-    await navigator.clipboard?.writeText(text);
+    await navigator.clipboard?.writeText(plain(text));
     setCopied(true);
     setTimeout(() => setCopied(false), 1500);
   };
@@ -269,7 +270,7 @@ export function csv(rows) {
   const names = [...new Set(rows.flatMap((row) => Object.keys(row)))];
   const cell = (value) => {
     const text = typeof value === "object" && value !== null ? JSON.stringify(value) : String(value ?? "");
-    const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+    const safe = /^\s*[=+\-@＝＋－＠]|^[\t\r\n]/.test(text) ? `'${text}` : text;
     return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };
   return [names.map(cell), ...rows.map((row) => names.map((name) => cell(row[name])))].map((line) => line.join(",")).join("\r\n");

@@ -1,6 +1,6 @@
 // A chat as any client has it: the answer as it comes, what the model called, what it cost.
 
-import { Button, Command, Text, Wrong, html, useEffect, useGate, useRef, useState } from "../lib/parts.js";
+import { Button, Command, Text, Wrong, commandOf, html, useEffect, useGate, useRef, useState } from "../lib/parts.js";
 import { Markdown } from "../lib/markdown.js";
 
 const MOST_TURNS = 200;
@@ -97,7 +97,7 @@ export function Chat() {
         <label class="small">Pictures <input type="file" accept="image/png,image/jpeg,image/gif,image/webp" multiple onChange=${(event) => pick(event.target.files)} /></label>
         ${images.length ? html`<span class="faint">${images.length} to send</span>` : null}</p>
     </form>
-    <${Command} text=${`hookgate chat --peer ${peer}`} />`;
+    <${Command} text=${commandOf("hookgate chat", { peer })} />`;
 }
 
 /** @param {File} file */
