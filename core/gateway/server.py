@@ -114,9 +114,9 @@ class Server:
             del self._keyed[id(request)]
 
     def end_session(self, session_id: str) -> None:
-        """End the connections of a browser's session; "" ends those of all sessions."""
+        """End the connections of all browsers' sessions whose ids begin with `session_id`."""
         for client in self.clients:
-            if client.session and session_id in ("", client.session):
+            if client.session and client.session.startswith(session_id):
                 client.end(1008, SESSION_ENDED)
 
     def end_key(self, key: str) -> None:

@@ -15,6 +15,7 @@ import hashlib
 import hmac
 import re
 import secrets as random
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,8 +47,12 @@ one may have been renewed just now, at a gateway that had not heard of the end, 
 own."""
 
 MAX_ENDED = 200
-"""Ended sessions that are remembered. One more takes a new key, which ends all: no session that
-was ended comes back."""
+"""Ended sessions that are remembered. One more ends all sessions of the credential that has ended
+the most of them, in whose place that alone is remembered: no session that was ended comes back,
+and nobody ends those of others by logging out. Where none has ended two, a new key ends all."""
+
+WHOSE = 16
+"""Digits of a session's id that say which credential opened it, not what that is."""
 
 KEY_BYTES = 32
 
@@ -89,7 +94,7 @@ class BrowserSessions:
         self._watchers: list[Callable[[str], None]] = []
 
     def watch(self, watcher: Callable[[str], None]) -> None:
-        """Call `watcher` with the id of each session that is ended, here or elsewhere."""
+        """Call `watcher` with what the ids of ended sessions begin with, here or elsewhere."""
         self._watchers.append(watcher)
 
     async def issue(self, token: str, credential: str, session_id: str = "") -> tuple[str, int]:
@@ -107,8 +112,9 @@ class BrowserSessions:
         held = self._named(token) if token else None
         value, kind = (token, "t") if held else (credential, "c")
         shown = base64.urlsafe_b64encode(value.encode()).decode().rstrip("=")
-        since = self._now()
-        signed = f"v1.{session_id or random.token_hex(16)}.{since}.{kind}.{shown}"
+        session_id = session_id or self._new_id(f"{kind}.{shown}")
+        since = max(self._now(), self._ended_before(session_id))
+        signed = f"v1.{session_id}.{since}.{kind}.{shown}"
         cookie = f"{signed}.{self._signature(signed, held)}"
         if len(cookie) > MAX_CREDENTIAL:
             raise wire_error(
@@ -133,9 +139,11 @@ class BrowserSessions:
             raise _ended()
         token = self._named(held) if match["kind"] == "t" else None
         right = hmac.compare_digest(self._signature(match["signed"], token), match["signature"])
-        late = int(match["since"]) + SESSION_SECONDS <= self._now()
+        since = int(match["since"])
+        late = since + SESSION_SECONDS <= self._now()
+        ended = match["id"] in self._ended or since < self._ended_before(match["id"])
         lost = match["kind"] == "t" and token is None
-        if not right or lost or late or match["id"] in self._ended:
+        if not right or lost or late or ended:
             raise _ended()
         return BrowserSession(match["id"], token, "" if token else held)
 
@@ -164,14 +172,18 @@ class BrowserSessions:
             while True:
                 known = await switches.get(ENDED_SWITCH)
                 now = self._now()
-                ended = {one: until for one, until in (known.value or {}).items() if until > now}
+                ended = {one: until for one, until in _ended_in(known).items() if until > now}
                 ended[session_id] = now + ENDED_SECONDS
                 if len(ended) > MAX_ENDED:
-                    await self._renew_key(switches)
-                    ended = {}
+                    whose, count = Counter(one[:WHOSE] for one in ended).most_common(1)[0]
+                    ended = {one: at for one, at in ended.items() if not one.startswith(whose)}
+                    ended[whose] = now + ENDED_SECONDS
+                    if count == 1:
+                        await self._renew_key(switches)
+                        ended = {}
                 if await switches.put(ENDED_SWITCH, ended, version=known.version) is not None:
                     break
-        except StoreError as error:
+        except (StoreError, ValueError) as error:
             raise _not_checked() from error
         self._tell(session_id)
 
@@ -212,20 +224,24 @@ class BrowserSessions:
     def _heard_key(self, switch: Switch) -> None:
         # Whatever cannot be read leaves a key that nobody knows.
         self._key = random.token_bytes(KEY_BYTES)
+        if self._switches is not None:
+            self._tell("")
         key = bytes.fromhex(str(switch.value))
         if len(key) != KEY_BYTES:
             raise ValueError(f"found a key of {len(key)} bytes, expected {KEY_BYTES}")
         self._host.secrets.register(str(switch.value))
         self._key = key
-        if self._switches is not None:
-            self._tell("")
 
     def _heard_ended(self, switch: Switch) -> None:
-        fresh = {str(one): int(until) for one, until in (switch.value or {}).items()}
-        news = fresh.keys() - self._ended.keys()
+        fresh = _ended_in(switch)
+        news = fresh.items() - self._ended.items()
         self._ended = fresh
-        for session_id in news:
+        for session_id, _ in news:
             self._tell(session_id)
+
+    def _ended_before(self, session_id: str) -> int:
+        """Return the time before which all cookies of this session's credential were ended."""
+        return self._ended.get(session_id[:WHOSE], 0) - SESSION_SECONDS
 
     def _tell(self, session_id: str) -> None:
         for watcher in self._watchers:
@@ -237,6 +253,11 @@ class BrowserSessions:
         """Return the signature; it is another one once the token is, so no name is enough."""
         material = signed.encode() + (token.digest if token else b"")
         return hmac.new(self._key, material, hashlib.sha256).hexdigest()
+
+    def _new_id(self, opened_by: str) -> str:
+        """Return an id that says by `WHOSE` digits which credential opened it, to this key alone."""
+        whose = hmac.new(self._key, opened_by.encode(), hashlib.sha256).hexdigest()[:WHOSE]
+        return whose + random.token_hex(8)
 
     def _named(self, name: str) -> Token | None:
         return next(
@@ -250,6 +271,18 @@ class BrowserSessions:
 
     def _now(self) -> int:
         return int(self._host.clock.now().timestamp())
+
+
+def _ended_in(switch: Switch) -> dict[str, int]:
+    """Return what a switch says of ended sessions.
+
+    Raises:
+        ValueError: It cannot be read.
+    """
+    try:
+        return {str(one): int(until) for one, until in (switch.value or {}).items()}
+    except (AttributeError, TypeError) as error:
+        raise ValueError(f"the ended sessions cannot be read: {error}") from error
 
 
 def _held(text: str) -> str | None:

@@ -24,6 +24,7 @@ from hookgate.core.gateway.access.browser import (
     MAX_ENDED,
     SESSION_SECONDS,
     SESSIONS_SWITCH,
+    WHOSE,
     BrowserSessions,
 )
 from hookgate.core.gateway.access.tokens import DEAF_SECONDS, Token, TokenBook
@@ -221,7 +222,7 @@ async def test_what_is_remembered_of_ended_sessions_is_bounded_and_none_comes_ba
         sessions = served.server.gate.sessions
         page = await log_in(served, made["ann"])
         for number in range(MAX_ENDED + 1):
-            await sessions.end(f"{number:032x}")
+            await sessions.end(f"{number:016x}{number:016x}")
         assert await status_of(served, page) == 401
         held = (await served.gate.host[SWITCHES].get(ENDED_SWITCH)).value
         assert len(held) <= MAX_ENDED
@@ -274,6 +275,39 @@ async def test_a_session_is_found_among_several_headers_of_cookies() -> None:
         headers = [("Cookie", "theme=dark"), *page.items()]
         async with served.http.get(served.url + PATH, headers=headers) as answer:
             assert answer.status == 200
+
+
+async def test_who_logs_out_again_and_again_ends_no_sessions_of_others() -> None:
+    clock = TurnedClock()
+    section, made = tokens(ann={}, bob={})
+    async with serving(wire=section) as served:
+        served.gate.host.provide(CLOCK, clock)
+        sessions, switches = served.server.gate.sessions, served.gate.host[SWITCHES]
+        other = await log_in(served, made["bob"])
+        page, left = await log_in(served, made["ann"]), await log_in(served, made["ann"])
+        whose = (await sessions.read(page["Cookie"].partition("=")[2])).id[:WHOSE]
+        assert await logged_out(served, page) == 204
+        async with served.socket(headers=left) as socket:
+            for number in range(MAX_ENDED):
+                await sessions.end(f"{whose}{number:016x}")
+            assert await socket.closed() == 1008
+        assert list((await switches.get(ENDED_SWITCH)).value) == [whose]
+        assert await status_of(served, page) == await status_of(served, left) == 401
+        assert await status_of(served, other) == 200
+        # She logs in again at once, and what was ended does not come back.
+        again = await log_in(served, made["ann"])
+        assert await status_of(served, again) == 200
+        clock.advance(SESSION_SECONDS - 60)
+        assert await status_of(served, page) == await status_of(served, left) == 401
+        assert await status_of(served, again) == 200
+
+
+async def test_where_nobody_can_read_which_were_ended_no_session_counts() -> None:
+    section, made = tokens(ann={})
+    async with serving(wire=section) as served:
+        switches = served.gate.host[SWITCHES]
+        await switches.put(ENDED_SWITCH, ["junk"], version=0)
+        assert (await served.post(PATH, {"token": made["ann"]}))[0] == 503
 
 
 # -- what is refused -----------------------------------------------------------------------------
@@ -337,10 +371,15 @@ async def test_without_its_key_or_word_of_the_others_no_session_counts(tmp_path:
         assert await status_of(served, page) == 503
         switches.behind = lambda: 0.0  # type: ignore[method-assign]
         async with served.socket(headers=page) as socket:
+            closed = asyncio.ensure_future(socket.closed())
             known = await switches.get(SESSIONS_SWITCH)
             await switches.put(SESSIONS_SWITCH, "no key", version=known.version)
-            assert await status_of(served, page) == 401
-            await switches.put(SESSIONS_SWITCH, "ab" * 32, version=known.version + 1)
+            assert await closed == 1008
+        assert await status_of(served, page) == 401
+        await switches.put(SESSIONS_SWITCH, "ab" * 32, version=known.version + 1)
+        page = await log_in(served, made["ann"])
+        async with served.socket(headers=page) as socket:
+            await switches.put(SESSIONS_SWITCH, "cd" * 32, version=known.version + 2)
             assert await socket.closed() == 1008
     async with serving(wire=section, home=tmp_path) as served:
 
