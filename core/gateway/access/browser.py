@@ -255,7 +255,7 @@ class BrowserSessions:
         return hmac.new(self._key, material, hashlib.sha256).hexdigest()
 
     def _new_id(self, opened_by: str) -> str:
-        """Return an id that says by `WHOSE` digits which credential opened it, to this key alone."""
+        """Return an id that says, to this key alone, which credential opened the session."""
         whose = hmac.new(self._key, opened_by.encode(), hashlib.sha256).hexdigest()[:WHOSE]
         return whose + random.token_hex(8)
 
