@@ -36,6 +36,12 @@ MOST = 2_000
 MOST_TOLD = 20_000
 """So many events of turns are kept."""
 MOST_TOLD_OF_ONE = 1_000
+MOST_CALLS = 20_000
+"""So many tool calls of ended turns are kept; the oldest turns go for more."""
+MOST_CHARS = 200
+"""So much is kept of an id and of a name, which a model makes up as long as it likes."""
+MOST_WHY = 1_000
+"""So much is kept of a reason or an error."""
 LOOKED = 120.0
 """Seconds for which hooks are timed after somebody has looked."""
 
@@ -210,8 +216,8 @@ class KeptTurn:
             (now - turn.started).total_seconds() * 1000,
             turn.ending or "running",
             error.code if error else "",
-            str(error) if error else "",
-            error.action if error else "",
+            str(error)[:MOST_WHY] if error else "",
+            error.action[:MOST_WHY] if error else "",
             tuple(turn.degraded),
             turn.usage,
             turn.taint,
@@ -222,14 +228,14 @@ class KeptTurn:
 def _kept_call(finished: FinishedCall) -> Mapping[str, str]:
     call, decision = finished.call, finished.decision
     return {
-        "id": call.id,
-        "name": call.name,
+        "id": call.id[:MOST_CHARS],
+        "name": call.name[:MOST_CHARS],
         "plugin": call.tool.plugin,
         "status": finished.result.status,
         "effect": decision.effect.word,
         "by": decision.by,
         "rule": decision.rule,
-        "reason": decision.reason,
+        "reason": decision.reason[:MOST_WHY],
     }
 
 
@@ -240,15 +246,16 @@ class TurnRing:
         self._host = host
         self._ended: dict[str, KeptTurn] = {}
         self._told: dict[str, list[Mapping[str, Any]]] = {}
-        self._tellings = 0
+        self._tellings = self._calls = 0
         self._until = 0.0
         self._listener: asyncio.Task[None] | None = None
 
     def keep(self, turn: Turn) -> None:
-        """Keep an ended turn; the oldest one goes for it."""
-        self._ended[turn.id] = KeptTurn.of(turn, self._host.clock.now())
-        if len(self._ended) > MOST:
-            del self._ended[next(iter(self._ended))]
+        """Keep an ended turn; the oldest ones go for it."""
+        kept = self._ended[turn.id] = KeptTurn.of(turn, self._host.clock.now())
+        self._calls += len(kept.calls)
+        while len(self._ended) > MOST or self._calls > MOST_CALLS:
+            self._calls -= len(self._ended.pop(next(iter(self._ended))).calls)
 
     @operation("turn.list", rest=("GET", "/v1/turns"), command="turns list")
     async def list_turns(self, invocation: Invocation, params: TurnListParams) -> TurnRows:
@@ -353,7 +360,7 @@ class TurnRing:
             return False
         told = self._told.setdefault(event.turn, [])
         if len(told) < MOST_TOLD_OF_ONE:
-            kept = {name: data[name] for name in names}
+            kept = {name: _cut(data[name]) for name in names}
             if event.type == "tool_result":
                 kept["content"] = kept["status"]
             told.append({"type": event.type, "at": event.at, "data": kept})
@@ -361,6 +368,10 @@ class TurnRing:
         while self._tellings > MOST_TOLD:
             self._tellings -= len(self._told.pop(next(iter(self._told))))
         return False
+
+
+def _cut(value: Any) -> Any:
+    return value[:MOST_CHARS] if isinstance(value, str) else value
 
 
 def _denied(turn: KeptTurn) -> int:

@@ -108,6 +108,25 @@ async def test_a_turn_is_shown_as_a_waterfall_without_what_was_said() -> None:
     assert "not that one" in [one.reason for one in shown.calls]
 
 
+async def test_what_a_model_makes_up_for_a_name_is_not_kept_in_its_length(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    long = "z" * 100_000
+    said = [call((long, long, {}), ("2", "no", {"text": ""})), say("sorry")]
+    async with gate_of(*said, *said) as gate:
+        await ids(gate)
+        await until(lambda: gate.host.hooks.spans is not None)
+        first = await talk(gate)
+        shown = await ask(gate, "turn.show", id=first.id)
+        assert [len(one.name) for one in shown.calls] == [turns.MOST_CHARS, 2]
+        assert {len(row.name) for row in shown.rows if row.kind == "tool"} == {turns.MOST_CHARS, 2}
+        assert len(shown.model_dump_json()) < 10_000
+        # Turns with many calls take the place of more than one.
+        monkeypatch.setattr(turns, "MOST_CALLS", 3)
+        second = await talk(gate)
+        assert await ids(gate) == [second.id]
+
+
 async def test_hooks_are_timed_while_somebody_looks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "LOOKED", 0.0)
     async with gate_of(say("hello"), say("hello")) as gate:
