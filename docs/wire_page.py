@@ -105,7 +105,9 @@ scopes, claims, its end, and that it was revoked. It lasts {SESSION_SECONDS // 3
 when it was shown to `GET /v1/session`, which says who is logged in; `DELETE /v1/session` ends it at
 every gateway on the store, and closes its sockets. It holds no token of the settings, only its name
 and a signature; a credential that a plugin knows is in it as it is, and the plugin is asked about
-it each time. Where a listener has no tokens nobody logs in.
+it each time. Where a listener has no tokens nobody logs in. Browsers keep cookies apart by host,
+not by port: a server at another port of the same host gets this one as well, and another gateway
+there takes its place.
 
 A client of the gateway's own user can see that it speaks to the gateway of its home folder, and
 to nobody who has taken the port, before it sends a token or a message: it reads `key` from

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.browser.conftest import Show, Shown
+from tests.core.gateway.test_authenticate import ALICE, Keys
 
 from hookgate import Principal
 from hookgate.clients import call_operation
@@ -91,6 +92,25 @@ async def test_a_revoked_token_asks_for_another_and_keeps_nothing_open(show: Sho
         owner, host = Principal.owner(), shown.gateway.host
         await call_operation(host, owner, "token.revoke", {"name": "ann"}, path="test")
         await shown.page.wait_for_selector("input[type=password]")
+
+
+async def test_a_key_that_was_taken_back_shuts_no_owner_out(show: Show) -> None:
+    keys = Keys(k_alice=ALICE)
+    async with show(keys) as shown:
+        await shown.page.goto(f"{shown.url}/ui/")
+        await shown.until("loopback")
+        answer = await shown.page.evaluate(
+            """fetch("/v1/session", {
+              method: "POST", headers: { "Content-Type": "application/json" },
+              body: JSON.stringify({ token: "k_alice" }),
+            }).then((answer) => answer.status)"""
+        )
+        assert answer == 200
+        await shown.page.reload()
+        await shown.until(ALICE.id)
+        keys.keys.clear()
+        await shown.page.reload()
+        await shown.until("loopback")
 
 
 NAUGHTY = (

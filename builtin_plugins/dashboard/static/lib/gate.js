@@ -74,7 +74,11 @@ export class Gate extends EventTarget {
   async connect() {
     this.#set("connecting");
     try {
-      if ((await session()) === null) return this.#set("out");
+      if ((await session()) === null) {
+        // A cookie that counts no more shuts out nobody who needs none.
+        await logOut();
+        if ((await session()) === null) return this.#set("out");
+      }
     } catch {
       return this.#later();
     }
