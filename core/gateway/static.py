@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
+import re
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -44,6 +45,8 @@ no text that becomes one (https://www.w3.org/TR/CSP3/)."""
 
 _FOR_EVER = "public, max-age=31536000, immutable"
 _BASE = b"{{static}}"
+_GZIP = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNORECASE)
+"""What ``Accept-Encoding`` has in it where gzip is taken (RFC 9110, section 12.5.3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,8 @@ class StaticPage:
         shell = await self._loaded()
         tag = f'"{self._digest}"'
         headers = {"Cache-Control": "no-cache", "ETag": tag, "Content-Security-Policy": PAGE_POLICY}
-        if request.headers.get("If-None-Match") == tag:
+        # A proxy may have made it a weak one, or one of several.
+        if tag in request.headers.get("If-None-Match", ""):
             return web.Response(status=304, headers=headers)
         return _answer(request, shell, headers)
 
@@ -165,7 +169,7 @@ def _answer(request: web.Request, found: _File, headers: dict[str, str]) -> web.
     from aiohttp import web
 
     body, more = found.body, {**headers, "Vary": "Accept-Encoding"}
-    if found.packed is not None and "gzip" in request.headers.get("Accept-Encoding", ""):
+    if found.packed is not None and _GZIP.search(request.headers.get("Accept-Encoding", "")):
         body, more["Content-Encoding"] = found.packed, "gzip"
     response = web.Response(body=body, headers=more, content_type=found.kind)
     if found.kind.startswith("text/") or found.kind == "application/json":
