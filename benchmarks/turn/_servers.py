@@ -229,7 +229,7 @@ class Running:
         pids = [self.process.pid, *(child.pid for child in children)]
         return sum(Server("", pid, 0, "").cpu() for pid in pids)
 
-    def rest(self, *, patience: float = 120.0) -> float:
+    def rest(self, *, patience: float = 900.0) -> float:
         """Wait until it does nothing; return the CPU seconds that it used until then."""
         began, before = time.monotonic(), self.cpu()
         last = before
