@@ -67,9 +67,18 @@ function Frame({ gate, at }) {
 /** A view, or what it failed with: the others are still there. */
 function Whole({ view, rest }) {
   const [error, reset] = useErrorBoundary();
-  return error
-    ? html`<${Wrong} problem=${error} /><p><button type="button" onClick=${reset}>Try again</button></p>`
-    : html`<${view.View} rest=${rest} />`;
+  const [loaded, setLoaded] = useState({ View: view.View, problem: null });
+  const load = () => view.load().then(
+    // Kept, so that another address of the same view shows it at once.
+    (View) => setLoaded({ View: (view.View = View), problem: null }),
+    () => setLoaded({ View: null, problem: { message: "This view could not be loaded." } }),
+  );
+  useEffect(() => void (view.View ?? load()), []);
+  const problem = error ?? loaded.problem;
+  const again = () => (error ? reset() : load());
+  return html`<div>${problem
+    ? html`<${Wrong} problem=${problem} /><p><button type="button" onClick=${again}>Try again</button></p>`
+    : loaded.View ? html`<${loaded.View} rest=${rest} />` : html`<p class="faint" aria-busy="true">Loading…</p>`}</div>`;
 }
 
 function Badge({ view }) {

@@ -40,6 +40,18 @@ def test_a_script_is_short_and_makes_no_markup(path: Path) -> None:
     assert not re.search(r"https?://(?!www\.w3\.org)[a-z]", text)
 
 
+def imports(path: Path) -> set[Path]:
+    """Return what a script loads at once, itself included."""
+    named = re.findall(r'^import .*? from "(\..*?)";', path.read_text("utf-8"), re.M)
+    return {path}.union(*(imports((path.parent / name).resolve()) for name in named))
+
+
+def test_what_is_loaded_first_is_small() -> None:
+    first = {STATIC / "page.css", STATIC / "index.html", *imports(STATIC / "page.js")}
+    assert len(first) >= 10
+    assert sum(len(gzip.compress(path.read_bytes())) for path in first) <= 60 * 1024
+
+
 def test_all_of_it_is_small() -> None:
     packed = {path: len(gzip.compress(path.read_bytes())) for path in STATIC.rglob("*.*")}
     assert sum(packed.values()) <= 160 * 1024

@@ -41,6 +41,8 @@ const talk = {
   grow: (turn, how) => talk.change({ turns: talk.turns.map((one) => (one.key === turn.key ? how(one) : one)) }),
 };
 
+const runs = () => talk.turns.some((turn) => !turn.done && !turn.problem);
+
 export function Chat() {
   const gate = useGate();
   const [, draw] = useState(0);
@@ -50,11 +52,13 @@ export function Chat() {
     return () => { talk.seen = () => {}; };
   }, []);
   const { peer, draft, images, problem, turns } = talk;
-  const running = turns.some((turn) => !turn.done && !turn.problem);
+  const running = runs();
   useEffect(() => end.current?.scrollIntoView({ block: "nearest" }), [turns]);
 
   const send = async () => {
-    if (!draft.trim() || running) return;
+    // As they are now: a key may come before what was typed last is drawn.
+    const { draft, images, peer, turns } = talk;
+    if (!draft.trim() || runs() || gate.state !== "open") return;
     const turn = begun(draft);
     talk.change({ turns: [...turns.slice(-(MOST_TURNS - 1)), turn], draft: "", problem: null });
     const shown = images.map(({ media_type, data }) => ({ media_type, data }));
