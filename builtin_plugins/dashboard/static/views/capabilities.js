@@ -1,9 +1,9 @@
 // What agents can use, whoever has it; what may be done to it; what waits to be accepted.
 
 import { Button, Command, Download, Field, Fresh, Older, Table, Text, Wrong, commandOf, html, useAction, useEffect, useFilter, useGate, useOperation, useRows, useState } from "../lib/parts.js";
-import { Accepting } from "./accepting.js";
+import { Accepting } from "./acceptance.js";
 import { Capability, Buttons, flagsOf } from "./capability.js";
-import { Finding } from "./finding.js";
+import { Finding } from "./discovery.js";
 
 const KINDS = ["", "tool", "skill", "connector"];
 const STATUSES = ["", "ready", "disabled", "manageable-but-pending-auth", "unavailable"];
