@@ -123,8 +123,10 @@ class SqlQuestions:
             connection.execute(insert(QUESTION_ROWS).values(row))
             self._beat(connection)
 
-        # There before others can see it: an answer may come at once.
+        # There, and listened for, before others can see it: an answer may come at once.
         self._waiting[question.id] = settled
+        if self._store.shared and (self._following is None or self._following.done()):
+            self._following = self._spawn(self._follow(), name="storage.questions")
         try:
             await finish(self._store.write(work))
         except BaseException as error:
@@ -133,8 +135,6 @@ class SqlQuestions:
                 # It was written all the same, and nobody would hear an answer to it.
                 await finish(self._unasked(question.id))
             raise
-        if self._store.shared and (self._following is None or self._following.done()):
-            self._following = self._spawn(self._follow(), name="storage.questions")
         return settled
 
     async def _unasked(self, question_id: str) -> None:
