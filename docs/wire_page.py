@@ -17,7 +17,13 @@ from hookgate import Gateway, Settings
 from hookgate.builtin_plugins.control.chat import Answer
 from hookgate.core.domain.errors import ProviderErrorKind
 from hookgate.core.gateway.access.browser import SESSION_SECONDS
-from hookgate.core.gateway.access.peer import NONCE_HEADER, PROOF_HEADER, PURPOSE
+from hookgate.core.gateway.access.peer import (
+    NONCE_HEADER,
+    OWNER_PREFIX,
+    OWNER_PURPOSE,
+    PROOF_HEADER,
+    PURPOSE,
+)
 from hookgate.core.gateway.codes import CODES
 from hookgate.core.gateway.operations import Operation
 from hookgate.core.gateway.wire.rpc import PROTOCOL, AuthParams, AuthResult
@@ -72,7 +78,7 @@ curl -sSN http://127.0.0.1:7200/v1/turns -H 'Content-Type: application/json' \\
 | listener | who may come in |
 |---|---|
 | on loopback, no `[gateway.tokens]` | this machine, with no token; on Linux its own user and root |
-| with tokens, wherever it listens | who brings a token, loopback included |
+| with tokens, wherever it listens | who brings a token, loopback included; and the home's owner |
 | beyond loopback, no tokens | nobody: the gateway does not start |
 
 A token comes in one of four ways, and never in a URL; two at once are refused:
@@ -116,6 +122,12 @@ hexadecimal digits, with a request. `{PROOF_HEADER}` of the answer is the HMAC-S
 four lines without a last line break: `{PURPOSE}`, the nonce, the IP address and the port at which
 the request arrived, which must be those that the client has connected to. The handshake of a
 WebSocket that wants a token first also has `WWW-Authenticate`. The command line does all this.
+
+**The owner needs no token on loopback.** Whoever has read `key` shows so in place of a token, in
+the first frame: `{OWNER_PREFIX}` and the HMAC-SHA256 under `key` of six lines: `{OWNER_PURPOSE}`,
+the nonce of the request, the gateway's address and port, and the client's own, as its socket names
+them. It counts from loopback alone, through no proxy, on Linux from the gateway's own user or root,
+and on that connection only.
 
 Whatever the listener, each request must name the gateway in its Host header: a loopback name or
 the address that it came to, with the port, or an entry of `gateway.allowed_hosts`. `/health`,
@@ -176,8 +188,10 @@ its result.
 | `output_limited` | a budget has too little left: the `wanted` tokens of output are lowered to\
  `max_output_tokens`, for `model` |
 | `attempt_failed` | one attempt at a model failed: `model`, `error`, `retry_in` |
-| `error` | `code`, `message`, `action`: what the turn ended with |
-| `done` | `turn`, `session`, `ending`, `text`, `stop`, `usage` of the whole turn |
+| `error` | `code`, `message`, `action`: what the turn ended with; `retry_after` where it is known\
+ after how many seconds it may work |
+| `done` | `turn`, `session`, `ending`, `text`, `stop`, `usage` of the whole turn; `error` again,\
+ where it ended with one |
 
 An `approval` has a `state`: `pending`, with all that is asked about, then `allowed`, `denied`,
 `expired` or `withdrawn`, with `id`, `by`, `tool` and `why`; or `granted`.

@@ -175,7 +175,8 @@ class Answer(TurnAccepted):
     usage: dict[str, Any]
     """The tokens of all model calls."""
     error: dict[str, Any] | None = None
-    """What went wrong: `code`, `message`, `action`."""
+    """What went wrong: `code`, `message`, `action`, and `retry_after` where it is known after
+    how many seconds it may work; the answer then has the header `Retry-After`."""
 
 
 @operation("chat.send", scope="chat", streams=True, rest=("POST", "/v1/turns"))
@@ -284,7 +285,8 @@ class Relay:
             error=self._error,
         )
         if not self._done:
-            data = answer.model_dump(include={"turn", "session", "ending", "text", "stop", "usage"})
+            told = {"turn", "session", "ending", "text", "stop", "usage"}
+            data = answer.model_dump(include=told | ({"error"} if self._error else set()))
             self.sink(Event("done", data, turn.id, answer.session))
         return answer
 

@@ -241,7 +241,10 @@ class RefusedError(TurnError):
     code = "refused"
 
     def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.message, code=refusal.code, action=refusal.action)
+        data: dict[str, Any] = {"plugin": refusal.plugin}
+        if (wait := wait_of(refusal.retry_after, most=MOST_OF_REFUSALS)) is not None:
+            data["retry_after"] = wait
+        super().__init__(refusal.message, code=refusal.code, action=refusal.action, data=data)
         self.refusal = refusal
 
 
@@ -435,16 +438,20 @@ def counted(count: int, one: str, many: str = "") -> str:
 
 
 MOST_SECONDS = 86_400.0
-"""The longest wait that is believed: a day."""
+"""The longest wait that is believed of a server: a day."""
+
+MOST_OF_REFUSALS = 366 * MOST_SECONDS
+"""The longest wait that a plugin can ask for: a budget may be for a month."""
 
 _SECONDS = re.compile(r"-?[0-9]{1,4096}(\.[0-9]{1,4096})?")
 
 
-def wait_of(value: object) -> float | None:
-    """Return seconds that somebody asks to wait, from 0 to a day; None where they are none.
+def wait_of(value: object, *, most: float = MOST_SECONDS) -> float | None:
+    """Return seconds that somebody asks to wait, from 0 to `most`; None where they are none.
 
     Args:
         value: A number, or the text of one, of whatever size.
+        most: The longest wait that is believed.
     """
     if isinstance(value, str):
         if not _SECONDS.fullmatch(value.strip()):
@@ -453,4 +460,4 @@ def wait_of(value: object) -> float | None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     # Compared before it is converted: an integer may be longer than any float. NaN is no wait.
-    return float(min(max(value, 0.0), MOST_SECONDS)) if value == value else None
+    return float(min(max(value, 0.0), most)) if value == value else None

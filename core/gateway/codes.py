@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain import strict_json
 from hookgate.core.domain.errors import (
+    MOST_OF_REFUSALS,
     HookError,
     HookgateError,
     ProviderError,
@@ -20,6 +21,7 @@ from hookgate.core.domain.errors import (
     StoreError,
     TurnError,
     WireError,
+    wait_of,
 )
 from hookgate.core.domain.messages import new_id
 from hookgate.core.domain.ports import Key
@@ -168,6 +170,13 @@ def describe_error(host: Host, error: Exception) -> ErrorAnswer:
     )
 
 
+def wait_header(data: Mapping[str, Any]) -> dict[str, str]:
+    """Return the header that says when to come back, for an error whose data say it."""
+    wait = wait_of(data.get("retry_after"), most=MOST_OF_REFUSALS)
+    # Rounded up: who comes back a moment too early is refused again.
+    return {} if wait is None else {"Retry-After": str(max(1, math.ceil(wait)))}
+
+
 def _text(error: Exception) -> str:
     """Return what an error says, which code of plugins may have made, as text that can be sent."""
     try:
@@ -197,15 +206,7 @@ def _classify(error: Exception) -> tuple[Code, dict[str, Any]]:
         case WireError():
             return _BY_NUMBER.get(error.code, _BY_NAME["failed"]), error.data
         case RefusedError():
-            refusal = error.refusal
-            data: dict[str, Any] = {
-                "code": refusal.code,
-                "action": refusal.action,
-                "plugin": refusal.plugin,
-            }
-            if refusal.retry_after is not None:
-                data["retry_after"] = refusal.retry_after
-            return _BY_NAME["refused"], data
+            return _BY_NAME["refused"], {**error.data, "code": error.code, "action": error.action}
         case TurnError():
             name = error.code if error.code in _BY_NAME else type(error).code
             code = _BY_NAME.get(_ALIASES.get(name, name), _BY_NAME["failed"])

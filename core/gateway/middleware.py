@@ -9,7 +9,7 @@ from aiohttp import web
 from hookgate.core.domain import strict_json
 from hookgate.core.gateway.access.peer import NONCE_HEADER, PROOF_HEADER, prove
 from hookgate.core.gateway.bodies import BODIES
-from hookgate.core.gateway.codes import describe_error, wire_error
+from hookgate.core.gateway.codes import describe_error, wait_header, wire_error
 from hookgate.core.gateway.requests import CALLER, CLIENT, ROUTE
 from hookgate.core.gateway.routes import Handler, Route
 from hookgate.core.hooks.tasks import contained
@@ -232,10 +232,7 @@ def _shaped(server: Server, request: web.Request, problem: ErrorAnswer) -> web.R
 
 
 def _headers_of(problem: ErrorAnswer) -> list[tuple[str, str]]:
-    headers: list[tuple[str, str]] = []
-    retry_after = problem.data.get("retry_after")
-    if retry_after is not None:
-        headers.append(("Retry-After", str(max(1, round(float(retry_after))))))
+    headers = list(wait_header(problem.data).items())
     if problem.status == 401:
         headers.append(("WWW-Authenticate", "Bearer"))
     if problem.status == 426:

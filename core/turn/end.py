@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hookgate import hookspecs
 from hookgate.core.domain.errors import (
@@ -59,7 +59,9 @@ def ending_of(turn: Turn, error: BaseException, reason: str) -> tuple[TurnEnding
                 str(error), code="hook_failed", action=HOOK_ACTION, data=where
             )
         case ProviderError():
-            why = {"kind": error.kind, "retry_after": error.retry_after}
+            why: dict[str, Any] = {"kind": error.kind}
+            if error.retry_after is not None:
+                why["retry_after"] = error.retry_after
             return "failed", TurnError(str(error), code=error.code, action=error.action, data=why)
         case StaleFenceError():
             again = {"retry_after": 1}

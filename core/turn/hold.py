@@ -259,6 +259,8 @@ class TurnRun:
             "stop": turn.stop,
             "usage": turn.usage.to_json(),
         }
+        if turn.error is not None:
+            data["error"] = _told(turn.error)
         await ended(self._host, turn)
         # Client and bus hear the same; what the conversation keeps is for the model.
         turn.emit(Event("done", redact_json(self._host.secrets, data), scope="chat"))
@@ -275,13 +277,8 @@ class TurnRun:
         handle = self._turns.handle(turn.id)
         turn.ending, turn.error = ending_of(turn, error, handle.reason if handle else "")
         self._log(turn.error, error)
-        data = {
-            "code": turn.error.code,
-            "message": str(turn.error),
-            "action": turn.error.action,
-            **turn.error.data,
-        }
-        turn.emit(Event("error", redact_json(self._host.secrets, data), scope="chat"))
+        data = redact_json(self._host.secrets, _told(turn.error))
+        turn.emit(Event("error", data, scope="chat"))
 
     def _log(self, told: TurnError, error: BaseException) -> None:
         """Name a turn that did not end well, for whoever has to look for the reason."""
@@ -293,6 +290,16 @@ class TurnRun:
             log.info("turn cancelled", **about, code=told.code, reason=str(told))
         else:
             log.warning(f"turn {turn.ending}", **about, code=told.code, reason=str(told))
+
+
+def _told(error: TurnError) -> dict[str, Any]:
+    """Return what a client is told of the error that a turn ended with."""
+    return {
+        "code": error.code,
+        "message": str(error),
+        "action": error.action,
+        **error.data,
+    }
 
 
 def _named(turn: Turn) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 import pytest
 from tests.cli.conftest import CommandLine, Served
 
+from hookgate.cli.client import remote
+from hookgate.core.gateway.access import auth
 from hookgate.core.gateway.access.tokens import new_token
 
 
@@ -26,16 +28,45 @@ def test_the_token_of_the_environment_is_shown(
     assert hello.json["ending"] == "done"
 
 
-def test_a_token_that_is_kept_in_a_key_file_is_shown(
-    hookgate: CommandLine, serve: Callable[[], Served]
+@pytest.mark.parametrize("keep", [[], ["--keep"]])
+def test_tokens_for_others_lock_the_owners_own_commands_out_of_nothing(
+    hookgate: CommandLine, serve: Callable[[], Served], keep: list[str]
 ) -> None:
-    data = hookgate("token", "new", "ops", "--scope", "read", "--keep", "--json").json
+    data = hookgate("token", "new", "phone", "--scope", "read", *keep, "--json").json
     hookgate.config(data["toml"])
     serve()
+    assert hookgate("status").code == 0
+    assert hookgate("reload").code == 0
+    assert hookgate("turn", "what is 2*3?", "--json").json["ending"] == "done"
+
+
+def test_by_an_address_that_is_not_loopback_the_owners_commands_need_a_token(
+    hookgate: CommandLine, serve: Callable[[], Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = hookgate("token", "new", "ops", "--scope", "read", "--json").json
+    hookgate.config(data["toml"])
+    serve()
+    monkeypatch.setattr(remote, "is_loopback", lambda _: False)
+    missing = hookgate("call", "ping")
+    assert missing.code == 1
+    assert "needs a token" in missing.err
+    assert "HOOKGATE_TOKEN" in missing.err
+    hookgate("token", "new", "other", "--keep")
+    (hookgate.home / ".hookgate/keys/hookgate_token").write_text(data["token"])
     assert hookgate("call", "ping").code == 0
 
 
-def test_a_token_that_is_wrong_or_missing_is_an_error_that_says_what_to_do(
+def test_what_the_owner_shows_is_not_taken_by_other_addresses_and_told_as_a_missing_token(
+    hookgate: CommandLine, serve: Callable[[], Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guarded(hookgate)
+    serve()
+    monkeypatch.setattr(auth, "is_loopback", lambda _: False)
+    ran = hookgate("call", "ping")
+    assert (ran.code, "needs a token" in ran.err) == (1, True)
+
+
+def test_a_token_that_is_wrong_is_an_error_that_says_what_to_do(
     hookgate: CommandLine, serve: Callable[[], Served]
 ) -> None:
     guarded(hookgate)
@@ -44,9 +75,6 @@ def test_a_token_that_is_wrong_or_missing_is_an_error_that_says_what_to_do(
     assert wrong.code == 1
     assert "this token is not known" in wrong.err
     assert "hgt_wrong" not in wrong.err
-    missing = hookgate("call", "ping")
-    assert missing.code == 1
-    assert "HOOKGATE_TOKEN" in missing.err
 
 
 def test_a_token_without_the_scope_is_told_which_one(

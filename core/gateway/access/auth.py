@@ -3,12 +3,14 @@
 What somebody presents is looked for in the settings' tokens, then plugins are asked. A listener
 without tokens serves this machine's loopback, and of it the user that the gateway runs as, and
 root, where they present nothing. Once the settings name a token, everybody needs one, loopback
-included: who comes from loopback may be a proxy, with anybody behind it.
+included: who comes from loopback may be a proxy, with anybody behind it. The commands of the home's
+own user need none: they show that they have read the key that lies there.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import re
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -39,7 +41,12 @@ from hookgate.core.gateway.access.origin import (
     is_loopback,
     is_loopback_bind,
 )
-from hookgate.core.gateway.access.peer import PeerLookup
+from hookgate.core.gateway.access.peer import (
+    NONCE_HEADER,
+    OWNER_PREFIX,
+    PeerLookup,
+    prove_owner,
+)
 from hookgate.core.gateway.access.tokens import PREFIX, token_book
 from hookgate.core.gateway.codes import wire_error
 from hookgate.core.settings.secret_store import masking
@@ -510,6 +517,28 @@ class AccessGate:
                 action="make a token with `hookgate token new`",
             )
         return _OWNER
+
+    def home_owner(self, shown: str, request: web.Request, key: str) -> Caller | None:
+        """Return the owner, where somebody shows that they have read this gateway's key.
+
+        It lies in the home folder, where its user alone can read it. So tokens that were made for
+        others lock the owner's own commands out of nothing: not from loopback, by nobody's proxy.
+
+        Args:
+            shown: What stands where a token would.
+            request: The request that opened the connection.
+            key: The gateway's key.
+        """
+        transport = request.transport
+        if not shown.startswith(OWNER_PREFIX) or transport is None:
+            return None
+        local, peer = (transport.get_extra_info(name) for name in ("sockname", "peername"))
+        expected = prove_owner(key, request.headers.get(NONCE_HEADER, ""), local, peer)
+        right = expected is not None and hmac.compare_digest(expected.encode(), shown.encode())
+        if not right or forwarded_header(request.headers) is not None:
+            return None
+        near = is_loopback(self._ends(request)[0]) and self._same_user(transport)
+        return _OWNER if near else None
 
     def _same_user(self, transport: asyncio.BaseTransport) -> bool:
         if not self._peers.enabled:

@@ -239,9 +239,14 @@ def prove(key: str, nonce: str, local: Any) -> str | None:
     Returns:
         None where the nonce is none, or the connection has no address.
     """
-    if not isinstance(local, tuple) or not _NONCE.fullmatch(nonce):
+    return _signed(key, PURPOSE, nonce, local)
+
+
+def _signed(key: str, purpose: str, nonce: str, *ends: Any) -> str | None:
+    if not all(isinstance(end, tuple) for end in ends) or not _NONCE.fullmatch(nonce):
         return None
-    told = "\n".join((PURPOSE, nonce, str(canonical_address(local[0])), str(local[1])))
+    places = [part for end in ends for part in (str(canonical_address(end[0])), str(end[1]))]
+    told = "\n".join((purpose, nonce, *places))
     return hmac.new(key.encode(), told.encode(), hashlib.sha256).hexdigest()
 
 
@@ -256,3 +261,30 @@ def proves(key: str, nonce: str, proof: str, peer: Any) -> bool:
     """
     expected = prove(key, nonce, peer)
     return expected is not None and hmac.compare_digest(expected.encode(), proof.encode())
+
+
+# Whoever can read the home folder owns what runs there, and stays its owner where the gateway has
+# tokens for others. A client shows that it has read the key, once the gateway has proved itself: in
+# place of a token, bound to this connection's two ends, so that it is good nowhere else.
+
+OWNER_PREFIX = "hgo_"
+"""What an owner's proof begins with, where a token would stand."""
+
+OWNER_PURPOSE = "owner of this home, 1"
+"""What an owner's proof is for."""
+
+
+def prove_owner(key: str, nonce: str, server: Any, client: Any) -> str | None:
+    """Return what a client that has read the key shows in place of a token.
+
+    Args:
+        key: The gateway's key, from the home folder.
+        nonce: What the client sent with the request that opened this connection.
+        server: The gateway's end of the connection, as a socket names it.
+        client: The client's end.
+
+    Returns:
+        None where the nonce is none, or an end has no address.
+    """
+    proof = _signed(key, OWNER_PURPOSE, nonce, server, client)
+    return None if proof is None else OWNER_PREFIX + proof

@@ -10,7 +10,7 @@ from aiohttp import hdrs, web
 
 from hookgate.core.domain import strict_json
 from hookgate.core.domain.messages import new_id
-from hookgate.core.gateway.codes import describe_error, wire_error
+from hookgate.core.gateway.codes import describe_error, wait_header, wire_error
 from hookgate.core.gateway.operations import Invocation
 from hookgate.core.gateway.requests import CALLER
 from hookgate.core.gateway.wire.sse import GOING_AWAY, GRACE, KEEP_ALIVE, LOOK, EventStream
@@ -168,8 +168,13 @@ class Call:
                 await until_over(task)
             finally:
                 self._looking.cancel()
-        body = self._server.body(self._result(task))
-        return web.Response(body=body, content_type="application/json")
+        result = self._result(task)
+        # A turn that was refused is a result: what it ended with stands in it.
+        return web.Response(
+            body=self._server.body(result),
+            content_type="application/json",
+            headers=wait_header(getattr(result, "error", None) or {}),
+        )
 
     # -- a stream ------------------------------------------------------------
 

@@ -176,7 +176,9 @@ class Connection:
                 raise no_token()
             gate = self._server.gate
             token = AuthParams.model_validate(params).token
-            caller = await gate.check(gate.credential(token, self._request), self._request)
+            caller = gate.home_owner(token, self._request, self._server.key)
+            if caller is None:
+                caller = await gate.check(gate.credential(token, self._request), self._request)
         except ValidationError:
             problem = wire_error(
                 "invalid_params",

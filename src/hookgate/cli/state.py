@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+TOKEN = "HOOKGATE_TOKEN"
+"""The variable that names an access token."""
+
 HELD_SECONDS = 5.0
 """Seconds to wait for the note of a gateway that holds the store: it may be starting."""
 
@@ -231,7 +234,7 @@ class State:
 
         try:
             remote = await self._stack.enter_async_context(
-                connect(found.url, found.key, self.token())
+                connect(found.url, found.key, self.token(), owner=not self.environ.get(TOKEN))
             )
         except UnreachableError as error:
             self._pass_over(f"{error} (process {found.pid})")
@@ -296,10 +299,14 @@ class State:
             self.err.print(f"degraded: {part}: {why}", style="yellow", markup=False, soft_wrap=True)
 
     def token(self) -> str | None:
-        """Return the token for the gateway: ``HOOKGATE_TOKEN``, or a key file of that name."""
+        """Return the token for the gateway: ``HOOKGATE_TOKEN``, or a key file of that name.
+
+        One that the environment names is shown. One of the key file is for where the owner's own
+        word does not count: by an address that is not loopback.
+        """
         from hookgate.core.settings.secret_store import SecretStore
 
-        return SecretStore(self.settings, self.environ).get("hookgate_token")
+        return SecretStore(self.settings, self.environ).get(TOKEN.lower())
 
     @asynccontextmanager
     async def gateway(

@@ -3,13 +3,18 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import socket as socket_of
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
 import pytest
+from tests.core.gateway.test_peer import NOBODY, as_root, user
 from tests.support.script import Recorder, Script, Scripted, say
 from tests.support.wire import Served, Socket, bearer, serving, tokens
 
+from hookgate.core.gateway.access.peer import NONCE_HEADER, new_key, new_nonce, prove_owner
 from hookgate.core.gateway.access.tokens import PREFIX
 from hookgate.core.gateway.wire import websocket as socket_module
 
@@ -182,6 +187,80 @@ async def test_a_token_in_the_query_is_refused_even_where_it_is_right(name: str)
         assert status == 401
         status, _ = await served.get(f"/v1/status?x={made['ops']}", **bearer(made["ops"]))
         assert status == 401
+
+
+# -- the owner of the home, where there are tokens --------------------------------------------
+
+
+@asynccontextmanager
+async def waiting(
+    served: Served, nonce: str, **headers: str
+) -> AsyncIterator[tuple[Socket, Any, Any]]:
+    """Open a socket without a token; yield it, and the gateway's end and its own."""
+    sent = {NONCE_HEADER: nonce, **headers}
+    async with served.socket(hello=False, headers=sent) as socket:
+        ends = [socket.raw.get_extra_info(name) for name in ("peername", "sockname")]
+        yield socket, *ends
+
+
+async def test_who_has_read_the_homes_key_is_its_owner_though_there_are_tokens() -> None:
+    section, _ = tokens(laptop={"scopes": ["chat"]})
+    nonce = new_nonce()
+    async with serving(wire=section) as served, waiting(served, nonce) as (socket, server, own):
+        proof = prove_owner(served.server.key, nonce, server, own)
+        answer = await authenticate(socket, proof)
+        assert answer["result"]["principal"] == "loopback"
+        assert answer["result"]["scopes"] == ["approve", "chat", "operate", "read"]
+        assert (await socket.next())["method"] == "hello"
+        assert "result" in await socket.call("status")
+
+
+@pytest.mark.parametrize("wrong", ["key", "nonce", "server", "client", "prefix", "no nonce"])
+async def test_an_owners_proof_is_good_for_one_connection_to_one_gateway(wrong: str) -> None:
+    section, _ = tokens(laptop={"scopes": ["chat"]})
+    nonce = new_nonce()
+    sent = "none" if wrong == "no nonce" else nonce
+    async with serving(wire=section) as served, waiting(served, sent) as (socket, server, own):
+        key = new_key() if wrong == "key" else served.server.key
+        server = ("127.0.0.1", 1) if wrong == "server" else server
+        own = ("127.0.0.1", 1) if wrong == "client" else own
+        proof = prove_owner(key, new_nonce() if wrong == "nonce" else nonce, server, own)
+        assert proof is not None
+        shown = proof.removeprefix("hgo_") if wrong == "prefix" else proof
+        assert (await authenticate(socket, shown))["error"]["code"] == -32001
+        assert await socket.closed() == 1008
+        assert served.server.gate.tokens.evaluated == 1
+
+
+async def test_an_owners_proof_does_not_come_through_a_proxy_nor_as_a_bearer_token() -> None:
+    section, _ = tokens(laptop={"scopes": ["chat"]})
+    wire, nonce = {**section, "trusted_proxies": ["127.0.0.1"]}, new_nonce()
+    async with serving(wire=wire) as served:
+        headers = {"X-Forwarded-For": "127.0.0.1"}
+        async with waiting(served, nonce, **headers) as (socket, server, own):
+            proof = prove_owner(served.server.key, nonce, server, own)
+            assert (await authenticate(socket, proof))["error"]["code"] == -32001
+        assert (await served.get("/v1/status", **bearer(str(proof))))[0] == 401
+
+
+@as_root
+async def test_another_user_is_no_owner_even_with_the_key() -> None:
+    section, _ = tokens(laptop={"scopes": ["chat"]})
+    nonce = new_nonce()
+
+    def foreign(address: Any) -> socket_of.socket:
+        with user(NOBODY):
+            return socket_of.socket(address[0], address[1])
+
+    connector = aiohttp.TCPConnector(socket_factory=foreign)
+    async with (
+        serving(wire=section) as served,
+        aiohttp.ClientSession(connector=connector) as http,
+        http.ws_connect(f"{served.url}/ws", headers={NONCE_HEADER: nonce}) as raw,
+    ):
+        ends = [raw.get_extra_info(name) for name in ("peername", "sockname")]
+        answer = await authenticate(Socket(raw), prove_owner(served.server.key, nonce, *ends))
+    assert answer["error"]["code"] == -32001
 
 
 # -- guessing ---------------------------------------------------------------------------------

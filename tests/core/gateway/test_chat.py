@@ -80,6 +80,55 @@ async def test_the_result_comes_first_then_every_chunk_and_one_done_last() -> No
     assert len(socket.heard) == 1 + len(events)
 
 
+class Busy:
+    """Refuses every model call, and says when to come back."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.refusal = Refusal(
+            code="rate_limited", message="too fast", action="later", retry_after=seconds
+        )
+
+    @hookimpl
+    def before_model_call(self, turn: Turn) -> Refusal:
+        return self.refusal
+
+
+WAITS = [
+    ([Busy(41.2)], "refused", 41.2, "42"),
+    ([Scripted(Script([ProviderError("rejected", "x", retry_after=9)]))], "failed", 9.0, "9"),
+    ([Busy(None)], "refused", None, None),
+    ([Busy(float("nan"))], "refused", None, None),
+    ([Busy(10.0**300)], "refused", 366 * 86_400.0, "31622400"),
+]
+
+
+@pytest.mark.parametrize(("plugins", "ending", "seconds", "header"), WAITS)
+async def test_seconds_to_wait_reach_the_client_on_every_wire(
+    plugins: list[Any], ending: str, seconds: float | None, header: str | None
+) -> None:
+    provider = [] if len(plugins) > 1 or ending == "failed" else [Scripted(Script(say("x")))]
+    body = {"content": "hi"}
+    events = {"Accept": "text/event-stream"}
+    async with serving(*plugins, *provider) as served:
+        async with served.socket() as socket:
+            await socket.send("chat.send", **body)
+            told, done = await socket.until("error"), await socket.until("done")
+        async with served.http.post(f"{served.url}/v1/turns", json=body) as response:
+            answer, heads = await response.json(), response.headers
+        async with served.http.post(
+            f"{served.url}/v1/turns", json=body, headers=events
+        ) as response:
+            streamed = await response.text()
+    told.pop("request")
+    assert told == done["error"] == answer["error"]
+    assert told.get("retry_after") == seconds
+    assert ("retry_after" in told) == (seconds is not None)
+    assert (done["ending"], answer["ending"]) == (ending, ending)
+    assert heads.get("Retry-After") == header
+    last = json.loads(streamed.strip().rsplit("data: ", 1)[1].split("\n")[0])
+    assert last["error"] == told
+
+
 async def test_events_carry_an_id_that_is_a_text_as_a_text() -> None:
     async with serving() as served, served.socket() as socket:
         frame = {"jsonrpc": "2.0", "id": 'a"b', "method": "chat.send", "params": {"content": "x"}}

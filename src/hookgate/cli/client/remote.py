@@ -14,11 +14,14 @@ import aiohttp
 from hookgate.cli.client.local import AnsweredError, Stream
 from hookgate.core.domain import strict_json
 from hookgate.core.domain.errors import HookgateError
+from hookgate.core.gateway.access.origin import canonical_address, is_loopback
 from hookgate.core.gateway.access.peer import (
     NONCE_HEADER,
+    OWNER_PREFIX,
     PROOF_HEADER,
     PeerLookup,
     new_nonce,
+    prove_owner,
     proves,
 )
 
@@ -141,7 +144,9 @@ class RemoteClient:
 
 
 @asynccontextmanager
-async def connect(url: str, key: str, token: str | None) -> AsyncIterator[RemoteClient]:
+async def connect(
+    url: str, key: str, token: str | None, *, owner: bool = True
+) -> AsyncIterator[RemoteClient]:
     """Connect to the gateway at `url`, such as ``http://127.0.0.1:7200``.
 
     What listens there hears nothing but a nonce before it has proved itself, on this very
@@ -151,6 +156,7 @@ async def connect(url: str, key: str, token: str | None) -> AsyncIterator[Remote
         url: Where it listens, on this machine.
         key: What it proves itself by.
         token: The access token, for a gateway that wants one.
+        owner: Whether to come as the home's owner rather, where it is reached by loopback.
 
     Raises:
         UnreachableError: Nothing answers there, or not the gateway that has `key`.
@@ -166,7 +172,7 @@ async def connect(url: str, key: str, token: str | None) -> AsyncIterator[Remote
         socket = await _open(session, url)
         async with socket:
             if check.token_wanted:
-                await _authenticate(socket, url, token)
+                await _authenticate(socket, url, (owner and check.owner) or token)
             client = RemoteClient(url, socket)
             client.hello = await _hello(socket, url)
             pump = asyncio.create_task(client.pump())
@@ -183,11 +189,13 @@ class _Check:
     Attributes:
         nonce: What the gateway has to prove itself with.
         token_wanted: Whether the gateway that answered wants a token first.
+        owner: What shows it by loopback, in place of a token, that its key was read in the home.
     """
 
     def __init__(self, url: str, key: str) -> None:
         self.nonce = new_nonce()
         self.token_wanted = False
+        self.owner: str | None = None
         self._url = url
         self._key = key
 
@@ -218,6 +226,8 @@ class _Check:
                 f"what listens on {self._url} is no process of this user's or of root's"
             )
         self.token_wanted = "WWW-Authenticate" in headers
+        if is_loopback(canonical_address(peer[0])):
+            self.owner = prove_owner(self._key, self.nonce, peer, local)
 
 
 def _ours(peer: Any, local: Any) -> bool:
@@ -255,11 +265,12 @@ async def _authenticate(
     socket: aiohttp.ClientWebSocketResponse[bool], url: str, token: str | None
 ) -> None:
     """Show the token in the first frame."""
+    wanted = AnsweredError(
+        f"the gateway on {url} needs a token",
+        {"code": "unauthorized", "action": "put it into HOOKGATE_TOKEN"},
+    )
     if token is None:
-        raise AnsweredError(
-            f"the gateway on {url} needs a token",
-            {"code": "unauthorized", "action": "put it into HOOKGATE_TOKEN"},
-        )
+        raise wanted
     frame = {"jsonrpc": "2.0", "id": "auth", "method": "auth", "params": {"token": token}}
     try:
         await socket.send_str(json.dumps(frame))
@@ -267,6 +278,8 @@ async def _authenticate(
         raise UnreachableError(f"the gateway on {url} closed the connection") from None
     answer = await _frame(socket, url)
     if isinstance(error := answer.get("error"), dict):
+        if token.startswith(OWNER_PREFIX):
+            raise wanted  # Something stands between that changes the addresses.
         raise AnsweredError(str(error.get("message", "")), error.get("data") or {})
 
 

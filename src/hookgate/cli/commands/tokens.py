@@ -67,11 +67,10 @@ def new(
             f"Put this into {where}, and restart the gateway:", style="bold", soft_wrap=True
         )
         console.print(f"\n{toml}", markup=False, soft_wrap=True)
+        told = "Clients send `Authorization: Bearer TOKEN`, commands elsewhere HOOKGATE_TOKEN."
         if kept:
-            console.print(f"Kept in {kept}: commands of this user show it.", style="dim")
-        else:
-            told = "Clients send `Authorization: Bearer TOKEN`; commands read HOOKGATE_TOKEN."
-            console.print(told, style="dim", soft_wrap=True)
+            told = f"Kept in {kept}: commands show it where they do not come by loopback."
+        console.print(f"{told} Your own commands on this machine need none.", style="dim")
 
     data = {"name": name, "token": token, "digest": digest, "scopes": list(scopes), "toml": toml}
     state.show(data, render)

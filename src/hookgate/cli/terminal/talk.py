@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import queue
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +56,9 @@ class Narrator:
                 self._line(Text.assemble(("error: ", "bold red"), clean(str(data["message"]))))
                 if data.get("action"):
                     self._line(Text(f"  {clean(str(data['action']))}", style="dim"))
+                if data.get("retry_after"):
+                    wait = timedelta(seconds=math.ceil(data["retry_after"]))
+                    self._line(Text(f"  it may work again in {wait}", style="dim"))
             case _ if not self._silent:
                 self._tell_more(kind, data)
 
