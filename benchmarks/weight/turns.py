@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.turn.answers import LAST, reply
-from benchmarks.weight import year
+from benchmarks.weight import tabs, year
 from benchmarks.weight.gateway import ROOT
 from benchmarks.weight.quiet import naps, wait_for_quiet
 
@@ -66,6 +66,7 @@ class Case:
         stream: Whether the answer is asked for as server-sent events.
         calls: Whether the model calls a tool first.
         peers: How many people take turns.
+        tabs: How many tabs of browsers show the dashboard.
     """
 
     name: str
@@ -73,12 +74,14 @@ class Case:
     stream: bool = False
     calls: bool = False
     peers: int = 4
+    tabs: int = 0
 
 
 CASES = (
     *(Case(f"{length} characters", text) for length, text in LENGTHS.items()),
     Case("streamed", LENGTHS[8], stream=True),
     Case("with a tool call", CALL, calls=True),
+    Case("ten tabs", LENGTHS[8], tabs=tabs.TABS),
 )
 
 GROWN = (
@@ -169,7 +172,7 @@ class Weighed:
     """A gateway that runs in a process of its own, and counts."""
 
     def __init__(self, process: subprocess.Popen[str], port: int, model: Model) -> None:
-        self._process, self._model = process, model
+        self._process, self._model, self._port = process, model, port
         self._connection = HTTPConnection("127.0.0.1", port, timeout=120)
         self._number = 0
 
@@ -227,12 +230,13 @@ class Weighed:
         self._pass(*[60] * MINUTES)
         # Connections that were idle for so long are closed.
         self._connection.close()
-        self.ask(case, 1)
-        self._pass(*[1] * BEFORE_SECONDS)
-        self.tell("count")
-        self.ask(case, turns)
-        self._pass(*[1] * AFTER_SECONDS)
-        told = self.tell("told")
+        with tabs.opened(self._port, TOKEN, case.tabs):
+            self.ask(case, 1)
+            self._pass(*[1] * BEFORE_SECONDS)
+            self.tell("count")
+            self.ask(case, turns)
+            self._pass(*[1] * AFTER_SECONDS)
+            told = self.tell("told")
         found = Counted()
         for room, behind, function, count in told["calls"]:
             found.calls[room] += count / turns

@@ -217,10 +217,7 @@ class ApproverQuestions:
         events = self._host.events
 
         # No more may be asked of an event: policy tries with less whether anybody would get it.
-        def is_question(event: Event) -> bool:
-            return event.type == "approval"
-
-        with events.subscribe(principal=principal, where=is_question) as subscription:
+        with events.subscribe(principal=principal, types=("approval",)) as subscription:
             async for event in subscription:
                 try:
                     await self._take(approver, event)

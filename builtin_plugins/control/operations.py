@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
@@ -193,6 +194,7 @@ class Control:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._described: dict[Operation[Any, Any], OperationRow] = {}
+        self._last: tuple[Event | None, Event] = (None, Event("event"))
 
     @operation("ping", scope=None, quick=True, command="")
     async def ping(self, _: Invocation) -> Pong:
@@ -293,32 +295,40 @@ class Control:
             raise wire_error(
                 "forbidden", "hook spans need the scope `operate`", action="leave `spans` out"
             )
-        wanted = WantedEvents(params)
+        failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def deliver(event: Event) -> None:
+            try:
+                last, shown = self._last
+                invocation.emit(shown if event is last else self._shown(event))
+            except Exception as error:  # noqa: BLE001 - it ends this subscription, and no turn
+                if not failed.done():
+                    failed.set_exception(error)
+
         answer = Subscribed(scopes=tuple(sorted(principal.scopes)))
         with self._host.events.subscribe(
-            principal=principal, where=wanted, spans=params.spans
-        ) as subscription:
+            principal=principal,
+            types=params.types,
+            where=_filter_of(params),
+            spans=params.spans,
+            deliver=deliver,
+        ):
             invocation.respond(answer)
-            missed = 0
-            async for event in subscription:
-                if subscription.dropped > missed:
-                    lost = subscription.dropped - missed
-                    missed = subscription.dropped
-                    invocation.emit(Event("events.missed", {"events": lost}))
-                invocation.emit(
-                    Event(
-                        "event",
-                        {
-                            "type": event.type,
-                            "turn": event.turn,
-                            "session": event.session,
-                            "seq": event.seq,
-                            "at": event.at,
-                            "data": event.data,
-                        },
-                    )
-                )
+            await failed
         return answer
+
+    def _shown(self, event: Event) -> Event:
+        """Return `event` as all who subscribe to it are told it."""
+        data = {
+            "type": event.type,
+            "turn": event.turn,
+            "session": event.session,
+            "seq": event.seq,
+            "at": event.at,
+            "data": event.data,
+        }
+        self._last = event, Event("event", data)
+        return self._last[1]
 
     @operation("events.unsubscribe", quick=True, command="")
     async def unsubscribe(self, invocation: Invocation, request: str | int) -> Cancelled:
@@ -366,17 +376,9 @@ class Control:
         return RevokedToken(name=token.name)
 
 
-class WantedEvents:
-    """Whether a subscriber wants an event. Whom it is for, the event says itself."""
-
-    def __init__(self, params: SubscribeParams) -> None:
-        self._params = params
-
-    def __call__(self, event: Event) -> bool:
-        """Return whether to show `event`."""
-        params = self._params
-        return (
-            (params.turn is None or event.turn == params.turn)
-            and (params.session is None or event.session == params.session)
-            and any(fnmatch.fnmatchcase(event.type, pattern) for pattern in params.types)
-        )
+def _filter_of(params: SubscribeParams) -> Callable[[Event], bool] | None:
+    """Return whether a subscriber wants an event of the types that it named; None for all."""
+    turn, session = params.turn, params.session
+    if turn is None and session is None:
+        return None
+    return lambda event: turn in (None, event.turn) and session in (None, event.session)

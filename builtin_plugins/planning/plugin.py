@@ -252,7 +252,7 @@ class Plugin:
             weighted=kpi.weighted,
             degraded=int(kpi.degraded),
         )
-        if host.events.watched:
+        if host.events.wanted("outcome"):
             said = {
                 "status": outcome.status,
                 "score": outcome.score,
@@ -260,6 +260,7 @@ class Plugin:
                 "reason": outcome.reason,
             }
             host.events.publish(turn.named(Event("outcome", said, scope="chat")))
+        if host.events.wanted("outcome_kpi"):
             host.events.publish(turn.named(Event("outcome_kpi", kpi.to_json(), scope="chat")))
         settings = self._settings.outcomes
         now = host.clock.monotonic()

@@ -8,8 +8,9 @@ to do, an audience who of those it is for: see `Event.is_for`.
 from __future__ import annotations
 
 import asyncio
+import fnmatch
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from time import perf_counter
@@ -113,24 +114,35 @@ class Subscription:
     """One subscriber's bounded queue. The oldest event is dropped when it is full.
 
     Attributes:
-        wants: Whether an event is for this subscriber.
+        types: The types that are wanted, or globs of them.
+        where: Whether an event of these is; None for all of them.
         principal: Who listens; None where that is the gateway's own code.
+        scopes: What that is shown.
         dropped: How many events this subscriber has missed.
     """
 
     def __init__(
-        self, capacity: int, wants: Callable[[Event], bool], principal: Principal | None = None
+        self,
+        capacity: int,
+        types: Sequence[str] = ("*",),
+        where: Callable[[Event], bool] | None = None,
+        principal: Principal | None = None,
+        scopes: frozenset[str] = frozenset(),
+        deliver: Callable[[Event], None] | None = None,
     ) -> None:
         self._queue: deque[Event] = deque(maxlen=capacity)
         self._ready = asyncio.Event()
-        self.wants = wants
+        self.types = types
+        self.where = where
         self.principal = principal
+        self.scopes = scopes
+        self.offer = self._keep if deliver is None else deliver
+        """Takes an event that is wanted; never waits."""
         self._closed = False
         self.dropped = 0
 
-    def offer(self, event: Event) -> None:
-        """Take `event` if it is wanted; never waits."""
-        if self._closed or not self.wants(event):
+    def _keep(self, event: Event) -> None:
+        if self._closed:
             return
         if len(self._queue) == self._queue.maxlen:
             self.dropped += 1
@@ -152,6 +164,10 @@ class Subscription:
             await self._ready.wait()
 
 
+MOST_TYPES = 256
+"""Types of events of which it is remembered who wants them."""
+
+
 class EventBus:
     """Hands events to whoever subscribes. A slow subscriber loses events, not the turn.
 
@@ -162,6 +178,7 @@ class EventBus:
 
     def __init__(self, redact: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict) -> None:
         self._subscriptions: set[Subscription] = set()
+        self._wanting: dict[str, Sequence[Subscription]] = {}
         self._redact = redact
         self._wanting_spans = 0
         self.on_spans: Callable[[bool], None] = lambda _: None
@@ -174,19 +191,30 @@ class EventBus:
 
     @property
     def watched(self) -> bool:
-        """Whether anybody listens; makers of costly events look here first."""
+        """Whether anybody listens."""
         return bool(self._subscriptions)
+
+    def wanted(self, kind: str) -> bool:
+        """Whether anybody listens for this type; makers of costly events look here first."""
+        return bool(self._subscriptions) and bool(self._listeners(kind))
 
     def reaches(self, event: Event) -> bool:
         """Whether any principal who listens now would be handed `event`."""
         return any(
-            subscription.principal is not None and subscription.wants(event)
-            for subscription in self._subscriptions
+            subscription.principal is not None
+            and event.is_for(subscription.principal)
+            and (subscription.where is None or subscription.where(event))
+            for subscription in self._listeners(event.type)
         )
 
     def publish(self, event: Event) -> None:
         """Hand `event` to every subscriber, redacted; never waits and never fails."""
         if not self._subscriptions:
+            return
+        listeners = self._wanting.get(event.type)
+        if listeners is None:
+            listeners = self._listeners(event.type)
+        if not listeners:
             return
         data = self._redact(event.data)
         # A turn's event comes with its time, and mostly holds no secret: then it is passed on
@@ -194,8 +222,31 @@ class EventBus:
         safe = event
         if not event.at or data != event.data or event.value is not None:
             safe = replace(event, data=data, at=event.at or perf_counter(), value=None)
-        for subscription in tuple(self._subscriptions):
-            subscription.offer(safe)
+        # Many tabs are one person: whom it is for is found out once for each.
+        known: dict[int, bool] = {}
+        for subscription in listeners:
+            principal = subscription.principal
+            if principal is None:
+                shown = event.scope in subscription.scopes
+            elif id(principal) in known:
+                shown = known[id(principal)]
+            else:
+                shown = known[id(principal)] = safe.is_for(principal)
+            if shown and (subscription.where is None or subscription.where(safe)):
+                subscription.offer(safe)
+
+    def _listeners(self, kind: str) -> Sequence[Subscription]:
+        """Return who wants events of this type; whom each of them is for, it says itself."""
+        found = self._wanting.get(kind)
+        if found is None:
+            if len(self._wanting) >= MOST_TYPES:
+                self._wanting.clear()
+            found = self._wanting[kind] = [
+                subscription
+                for subscription in self._subscriptions
+                if any(fnmatch.fnmatchcase(kind, glob) for glob in subscription.types)
+            ]
+        return found
 
     @contextmanager
     def subscribe(
@@ -204,8 +255,10 @@ class EventBus:
         principal: Principal | None = None,
         scopes: frozenset[str] = frozenset(),
         capacity: int = DEFAULT_CAPACITY,
-        where: Callable[[Event], bool] = lambda _: True,
+        types: Sequence[str] = ("*",),
+        where: Callable[[Event], bool] | None = None,
         spans: bool = False,
+        deliver: Callable[[Event], None] | None = None,
     ) -> Iterator[Subscription]:
         """Subscribe for the length of a `with` block.
 
@@ -215,24 +268,24 @@ class EventBus:
             scopes: Without a principal, for the gateway's own code: the scopes whose events
                 are shown, whomever they are for.
             capacity: How many events may wait.
-            where: Keeps the events for which it returns True.
+            types: The types that are wanted, or globs of them; what is not costs nothing.
+            where: Keeps the events of these for which it returns True.
             spans: Whether hook spans are wanted, as events of type ``hook``.
+            deliver: Called with each event at once, in place of a queue; it must neither wait
+                nor fail.
 
         Yields:
             A `Subscription`, to be read with ``async for``.
         """
-
-        def wants(event: Event) -> bool:
-            known = event.scope in scopes if principal is None else event.is_for(principal)
-            return known and where(event)
-
-        subscription = Subscription(capacity, wants, principal)
+        subscription = Subscription(capacity, types, where, principal, scopes, deliver)
         self._subscriptions.add(subscription)
+        self._wanting.clear()
         self._want_spans(int(spans))
         try:
             yield subscription
         finally:
             self._subscriptions.discard(subscription)
+            self._wanting.clear()
             self._want_spans(-int(spans))
             subscription.close()
             for watcher in tuple(self._watchers):

@@ -15,7 +15,7 @@ from hookgate.core.gateway.bodies import UnverifiedBodies
 from hookgate.core.gateway.codes import wire_error
 from hookgate.core.gateway.operations import result_json
 from hookgate.core.gateway.requests import CALLER, Clients, RequestLog
-from hookgate.core.gateway.wire.rpc import PROTOCOL, Methods, event_data
+from hookgate.core.gateway.wire.rpc import PROTOCOL, Methods, event_data, event_parts
 from hookgate.core.gateway.wire.stream import QUEUE_BYTES
 from hookgate.core.hooks.tasks import EXPIRED, Expiry
 from hookgate.core.host import KEY_ENDED
@@ -70,6 +70,7 @@ class Server:
         self.stopping = False
         self._live = 0
         self._pending = 0
+        self._last: tuple[Event | None, bytes, bytes] = (None, b"", b"")
 
     @property
     def ready(self) -> bool:
@@ -208,6 +209,19 @@ class Server:
     def data(self, event: Event) -> bytes:
         """Return an event's data as it may leave: JSON, with known secrets masked."""
         return masked_json(self.host.secrets, event_data(event))
+
+    def frame(self, call_id: bytes, event: Event) -> bytes:
+        """Return the notification of an event; one that goes to many is written once.
+
+        Args:
+            call_id: The id of the request that it belongs to, as JSON.
+            event: The event, which is not changed any more.
+        """
+        last, before, behind = self._last
+        if event is not last:
+            before, behind = event_parts(event.type, self.data(event))
+            self._last = event, before, behind
+        return before + call_id + behind
 
     def body(self, result: Any) -> bytes:
         """Return an operation's result as it may leave: JSON, with known secrets masked."""

@@ -7,6 +7,7 @@ import json
 import pytest
 from tests.browser.conftest import Show
 from tests.browser.test_dashboard import LEAK, NAUGHTY
+from tests.support.script import until
 
 from hookgate import Turn, Verdict, hookimpl
 
@@ -102,3 +103,18 @@ async def test_a_turn_that_is_gone_or_a_filter_without_a_meaning_leads_back(show
         await shown.open("turns?ending=nonsense&slower=-x&tainted=maybe&session=%00")
         await shown.page.get_by_role("link", name="Show all").click()
         await shown.until("No turn has run")
+
+
+async def test_a_tab_follows_what_its_view_shows_alone(show: Show) -> None:
+    async with show() as shown:
+
+        def followed() -> set[str]:
+            heard = shown.gateway.host.events._subscriptions
+            return {each for one in heard if one.principal for each in one.types}
+
+        await shown.open("audit")
+        await until(lambda: followed() == {"approval"})
+        await shown.open("turns")
+        await until(lambda: followed() == {"approval", "done"})
+        await shown.open("graph")
+        await until(lambda: followed() == {"approval", "capabilities_indexed"})

@@ -324,19 +324,15 @@ def notification(method: str, params: Mapping[str, Any]) -> bytes:
     return orjson.dumps({"jsonrpc": "2.0", "method": method, "params": params})
 
 
-def event_frame(call_id: bytes, kind: str, data: bytes) -> bytes:
-    """Return the notification of an event of a request.
+def event_parts(kind: str, data: bytes) -> tuple[bytes, bytes]:
+    """Return the notification of an event as what stands before and behind the request's id.
 
     Args:
-        call_id: The request's id, as JSON.
         kind: The event's type.
         data: The event's data, a JSON object.
     """
-    head = b'{"jsonrpc":"2.0","method":%b,"params":{"request":%b' % (
-        orjson.dumps(kind),
-        call_id,
-    )
-    return head + (b"," + data[1:] if len(data) > 2 else b"}") + b"}"
+    before = b'{"jsonrpc":"2.0","method":%b,"params":{"request":' % orjson.dumps(kind)
+    return before, (b"," + data[1:] if len(data) > 2 else b"}") + b"}"
 
 
 def event_data(event: Event) -> bytes:

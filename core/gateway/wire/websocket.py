@@ -25,7 +25,6 @@ from hookgate.core.gateway.wire.rpc import (
     BadCall,
     binary_frame,
     error_frame,
-    event_frame,
     no_token,
     notification,
     read_call,
@@ -436,9 +435,8 @@ class Running:
             # The client takes the request for over now, so its place and its id are free.
             self._release()
         if self._call_id is not None:
-            server = self._connection._server
-            frame = event_frame(self._json_id, event.type, server.data(event))
-            self._connection._outbox.put(frame)
+            connection = self._connection
+            connection._outbox.put(connection._server.frame(self._json_id, event))
 
     def respond(self, result: Any) -> None:
         """Send the result, once."""

@@ -1,6 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from functools import partial
+from types import FrameType
 from typing import Any
 
 import aiohttp
@@ -13,7 +18,7 @@ from tests.support.wire import bearer, serving, tokens
 from hookgate import __version__
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.ports import LANES
-from hookgate.core.domain.turn import SessionKey
+from hookgate.core.domain.turn import Principal, SessionKey
 from hookgate.core.gateway.app import build_app
 from hookgate.core.gateway.operations import Empty, Invocation, Operation, OperationModel
 from hookgate.hookspecs import hookimpl
@@ -279,15 +284,71 @@ async def test_hook_spans_are_made_while_somebody_wants_them() -> None:
         assert served.gate.plugins.hooks.spans is None
 
 
-async def test_a_subscriber_is_told_how_many_events_it_missed() -> None:
+async def test_a_subscriber_gets_many_events_of_one_moment_in_their_order() -> None:
     async with serving() as served, served.socket() as watcher:
         await watcher.result("events.subscribe", types=["many"])
         for number in range(1100):
             served.gate.host.events.publish(Event("many", {"number": number}, scope="read"))
-        missed = await watcher.until("events.missed")
-        event = await watcher.until("event")
-    assert missed["events"] == 1100 - 1024
-    assert event["data"] == {"number": 1100 - 1024}
+        for number in range(1100):
+            assert (await watcher.until("event"))["data"] == {"number": number}
+
+
+async def test_an_event_costs_nothing_where_nobody_wants_it_and_little_for_ten_tabs() -> None:
+    section, made = tokens(ann={})
+    async with AsyncExitStack() as stack:
+        served = await stack.enter_async_context(serving(wire=section))
+        bus = served.gate.host.events
+        tabs = [
+            await stack.enter_async_context(served.socket(**bearer(made["ann"]))) for _ in range(10)
+        ]
+        for tab in tabs:
+            await tab.result("events.subscribe", types=["done", "approval"])
+
+        def calls(kind: str) -> int:
+            first, event = (Event(kind, {"ending": "done"}, scope="read") for _ in range(2))
+            bus.publish(first)
+            return count_calls(partial(bus.publish, event))
+
+        # A turn makes some 3,050: ten tabs may cost 3 % of them.
+        assert calls("text") == 1
+        assert 10 < calls("done") <= 90
+        for tab in tabs:
+            assert [(await tab.until("event"))["type"] for _ in range(2)] == ["done", "done"]
+
+
+def count_calls(work: Callable[[], object]) -> int:
+    """Return how many Python functions `work` calls, the event loop's own left out."""
+    count = 0
+
+    def called(frame: FrameType, event: str, _: object) -> None:
+        nonlocal count
+        count += event == "call" and "/asyncio/" not in frame.f_code.co_filename
+
+    before = sys.getprofile()
+    sys.setprofile(called)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+async def test_an_event_that_cannot_be_sent_ends_its_subscription_alone() -> None:
+    def broken(event: Event) -> None:
+        if event.type == "event":
+            raise RuntimeError("the way out is gone")
+
+    async with serving() as served, served.socket() as watcher:
+        host = served.gate.host
+        await watcher.result("events.subscribe", types=["some*"])
+        operation = host.operations["events.subscribe"]
+        invocation = Invocation(host=host, principal=Principal.owner(), emit=broken)
+        task = asyncio.ensure_future(operation.handler(invocation, operation.params()))
+        await until(lambda: len(host.events._subscriptions) == 2)
+        host.events.publish(Event("something", {}, scope="read"))
+        with pytest.raises(RuntimeError, match="the way out is gone"):
+            await task
+        assert (await watcher.until("event"))["type"] == "something"
 
 
 # -- operations of plugins ---------------------------------------------------------------------

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
+from benchmarks.weight import tabs
 from tests.support.wire import serving
 
 from hookgate.builtin_plugins import dashboard
@@ -67,3 +68,12 @@ async def test_it_is_served_and_gone_where_it_is_off() -> None:
                 async with served.http.get(served.url + path) as answer:
                     assert answer.status == status
                     assert ("<title>" in await answer.text()) == (status == 200)
+
+
+def test_what_ten_tabs_are_weighed_with_is_what_a_tab_asks_for() -> None:
+    followed: set[str] = set()
+    for view in ("index", "home", "turns"):
+        text = (STATIC / "views" / f"{view}.js").read_text("utf-8")
+        for named in re.findall(r"(?:on: |TELLING = )\[(.*?)\]", text):
+            followed |= set(json.loads(f"[{named}]"))
+    assert set(tabs.TYPES) == followed

@@ -13,6 +13,8 @@ export class Problem extends Error {
 const FIRST_PAUSE = 500;
 const LONGEST_PAUSE = 15_000;
 const RENEW = 3_600_000;
+const RETRY = 1_000;
+const LEAVE = 200;
 
 /** The path of the gateway, also where it is mounted below another one. */
 export const base = location.pathname.replace(/\/ui\/$/, "");
@@ -50,7 +52,8 @@ async function read(answer) {
 
 /** A socket that comes back by itself.
  *
- * It tells by events: `state` whenever `state` changes, and every event of the gateway by its type.
+ * It tells by events: `state` whenever `state` changes, and those of the gateway by their type, of
+ * the types alone that somebody listens for by `hear`: what nobody shows costs the gateway nothing.
  * `generation` grows with each connection, so that whoever shows something asks again.
  */
 export class Gate extends EventTarget {
@@ -62,6 +65,10 @@ export class Gate extends EventTarget {
   #next = 1;
   #pause = FIRST_PAUSE;
   #waiting = new Map();
+  /** @type {Map<string, number>} how many listen for each type */
+  #wanted = new Map();
+  #follows = { id: "", types: "", busy: false };
+  #soon = 0;
   /** @type {WebSocket | null} */
   #socket = null;
 
@@ -125,8 +132,9 @@ export class Gate extends EventTarget {
       this.hello = frame.params;
       this.generation += 1;
       this.#pause = FIRST_PAUSE;
+      this.#follows = { id: "", types: "", busy: false };
       this.#set("open");
-      return this.#listen();
+      return this.#follow();
     }
     if (frame.method) {
       const { request, ...data } = frame.params ?? {};
@@ -144,12 +152,51 @@ export class Gate extends EventTarget {
     waiting.resolve(frame.result);
   }
 
-  /** Hear of everything that one may hear of; whoever asks for a type listens for it. */
-  #listen() {
-    if (!this.may("read")) return;
-    const tell = (method, event) =>
-      method === "event" && this.dispatchEvent(new CustomEvent(event.type, { detail: event }));
-    this.stream("events.subscribe", {}, tell).result.catch(() => {});
+  /** Listen for events of the gateway. @param {string[]} types @param {(event: CustomEvent) => void} heard
+   * @returns {() => void} what ends it */
+  hear(types, heard) {
+    const count = (type, by) => this.#wanted.set(type, (this.#wanted.get(type) ?? 0) + by);
+    for (const type of types) {
+      this.addEventListener(type, heard);
+      count(type, 1);
+    }
+    queueMicrotask(() => this.#follow());
+    return () => {
+      for (const type of types) {
+        this.removeEventListener(type, heard);
+        count(type, -1);
+      }
+      // The next view may listen for the same.
+      setTimeout(() => this.#follow(), LEAVE);
+    };
+  }
+
+  /** Follow what is listened for, and no longer what was: no event is missed, none is told twice. */
+  async #follow() {
+    if (this.#follows.busy) return;
+    const follows = this.#follows = { ...this.#follows, busy: true };
+    try {
+      for (;;) {
+        const types = [...this.#wanted].filter(([, count]) => count > 0).map(([type]) => type).sort();
+        if (this.state !== "open" || !this.may("read") || types.join() === follows.types) return;
+        const before = follows.id;
+        let id = "";
+        if (types.length) {
+          const asked = this.stream("events.subscribe", { types }, (method, event) =>
+            method === "event" && follows.id === asked.id && this.dispatchEvent(new CustomEvent(event.type, { detail: event })));
+          await asked.result;
+          id = asked.id;
+        }
+        Object.assign(follows, { id, types: types.join() });
+        if (before) await this.call("events.unsubscribe", { request: before });
+        this.forget(before);
+      }
+    } catch {
+      // As many turns of this page run as may: until there is room, the former one goes on.
+      setTimeout(() => this.#follow(), RETRY);
+    } finally {
+      follows.busy = false;
+    }
   }
 
   #lost() {

@@ -23,28 +23,35 @@ export function useOperation(name, params = {}, { on = [], every = 0, still = tr
   const again = useCallback(() => ask((count) => count + 1), []);
   const key = JSON.stringify(params);
   useEffect(() => {
+    // Several events of one moment are one question, and one a second is enough.
+    let waits = 0, last = 0, missed = false;
+    const soon = () => {
+      if (document.hidden) missed = true;
+      else waits ||= setTimeout(() => { waits = 0; last = Date.now(); again(); }, Math.max(150, last + 1_000 - Date.now()));
+    };
+    const shown = () => { if (missed && !document.hidden) { missed = false; again(); } };
+    const deaf = gate.hear(on, soon);
+    document.addEventListener("visibilitychange", shown);
+    // Nothing is asked for while nobody looks, and no row moves under the pointer.
+    const timer = every ? setInterval(() => document.hidden || (still && document.querySelector("tbody:hover")) || again(), every) : 0;
+    return () => {
+      deaf();
+      document.removeEventListener("visibilitychange", shown);
+      clearTimeout(waits);
+      clearInterval(timer);
+    };
+  }, [on.join(), every]);
+  useEffect(() => {
     if (params === null) return undefined;
     let current = true;
-    gate.call(name, params).then(
+    // What it listens for is followed first, so that nothing comes between.
+    Promise.resolve().then(() => gate.call(name, params)).then(
       (data) => current && setAnswer({ data, problem: null, of: key }),
       // What was shown stays while the gateway is away.
       (problem) => current && setAnswer((before) => ({ ...before, data: problem.code === "away" ? before.data : null, problem })),
     );
     return () => { current = false; };
   }, [name, key, asked, gate.generation]);
-  useEffect(() => {
-    // Several events of one moment are one question.
-    let waits = 0;
-    const soon = () => { waits ||= setTimeout(() => { waits = 0; again(); }, 150); };
-    for (const type of on) gate.addEventListener(type, soon);
-    // Nothing is asked for while nobody looks, and no row moves under the pointer.
-    const timer = every ? setInterval(() => document.hidden || (still && document.querySelector("tbody:hover")) || again(), every) : 0;
-    return () => {
-      for (const type of on) gate.removeEventListener(type, soon);
-      clearTimeout(waits);
-      clearInterval(timer);
-    };
-  }, [on.join(), every]);
   return { ...answer, again };
 }
 

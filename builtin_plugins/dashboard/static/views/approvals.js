@@ -26,8 +26,7 @@ function useEnded(gate) {
     const heard = ({ detail: { data } }) => {
       if (data.state !== "pending") setEnded((before) => [data, ...before].slice(0, 10));
     };
-    gate.addEventListener("approval", heard);
-    return () => gate.removeEventListener("approval", heard);
+    return gate.hear(["approval"], heard);
   }, []);
   return ended;
 }

@@ -34,8 +34,7 @@ function Listed() {
   useEffect(() => {
     // Whoever changes it: the row stays where it is, and says what it is now.
     const heard = ({ detail: { data } }) => gate.call("inventory.show", { id: data.id }).then(({ record }) => keep(record), () => {});
-    gate.addEventListener("inventory_changed", heard);
-    return () => gate.removeEventListener("inventory_changed", heard);
+    return gate.hear(["inventory_changed"], heard);
   }, []);
   const rows = listed.rows?.map((row) => changed[row.id] ?? row);
   const declared = Object.fromEntries((tools.data?.tools ?? []).map((tool) => [tool.name, tool]));

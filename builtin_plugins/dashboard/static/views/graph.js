@@ -14,8 +14,7 @@ function useGraph() {
   const [asked, ask] = useState(0);
   useEffect(() => {
     const changed = () => ask((count) => count + 1);
-    gate.addEventListener("capabilities_indexed", changed);
-    return () => gate.removeEventListener("capabilities_indexed", changed);
+    return gate.hear(["capabilities_indexed"], changed);
   }, []);
   useEffect(() => {
     let current = true;

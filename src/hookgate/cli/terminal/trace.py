@@ -175,9 +175,7 @@ async def follow(state: State, hook: str, plugin: str, *, quiet: bool) -> None:
         if not state.json:
             state.err.print(f"Following the hooks of {client.where}; Ctrl-C ends it.", style="dim")
         async for kind, event in stream:
-            if kind == "events.missed":
-                state.err.print(f"{event['events']} events were missed", style="yellow")
-            elif kind == "event" and _wanted(event["data"], hook, plugin, quiet=quiet):
+            if kind == "event" and _wanted(event["data"], hook, plugin, quiet=quiet):
                 _print_span(state, event)
 
 
