@@ -166,49 +166,41 @@ def _served(reading: SourceReading, records: tuple[CapabilityRecord, ...], synce
 
 # -- feeding ---------------------------------------------------------------------
 
-# What models find of the records: capabilities of other runtimes, and installed skills.
+# What models find of the records: the skills that were installed here. What another runtime has
+# stays out of it: from here nobody can call it, and a model would only be led astray by it.
 
 
 @dataclass(frozen=True, slots=True)
 class Fed:
-    """What discovery knows of the records of one source.
+    """What discovery knows of the installed skills.
 
     Attributes:
-        records: Those records; None before there were any.
+        records: The gateway's records that it follows from; None before there were any.
         skills: The installed skills then.
-        rows: The capability that follows from a record, with that record, by id.
+        rows: The capability that follows from each skill, with the skill, by the record's id.
     """
 
     records: Sequence[CapabilityRecord] | None = None
     skills: Mapping[str, Skill] = field(default_factory=dict)
-    rows: Mapping[str, tuple[CapabilityRecord, Capability]] = field(default_factory=dict)
+    rows: Mapping[str, tuple[Skill, Capability]] = field(default_factory=dict)
 
 
-def fed(
-    records: Sequence[CapabilityRecord],
-    skills: Mapping[str, Skill],
-    before: Fed,
-    *,
-    others: bool,
-) -> Fed:
-    """Return the capabilities that follow from records: what is disabled is none.
+def fed(records: Sequence[CapabilityRecord], skills: Mapping[str, Skill], before: Fed) -> Fed:
+    """Return the capabilities that follow from installed skills: what is disabled is none.
 
     Args:
-        records: All records of a source.
+        records: All records of the gateway's own.
         skills: The installed skills by the id of their records.
-        before: What followed last: of a record that is still the same object, nothing is made.
-        others: Whether what other runtimes have is among them.
+        before: What followed last: a skill that is still the same object is not made anew.
     """
-    rows: dict[str, tuple[CapabilityRecord, Capability]] = {}
+    rows: dict[str, tuple[Skill, Capability]] = {}
     for record in records:
-        known = before.rows.get(record.id)
-        if record.status == "disabled":
+        skill = skills.get(record.id)
+        if skill is None or record.runtime != NATIVE or record.status == "disabled":
             continue
-        if record.runtime == NATIVE and record.id in skills:
-            rows[record.id] = record, _of_skill(record, skills[record.id])
-        elif others and record.runtime != NATIVE and record.id not in skills:
-            same = known is not None and known[0] is record
-            rows[record.id] = known if known and same else (record, _of_record(record))
+        known = before.rows.get(record.id)
+        same = known is not None and known[0] is skill
+        rows[record.id] = known if known and same else (skill, _of_skill(record, skill))
     return Fed(records, skills, rows)
 
 
@@ -229,22 +221,3 @@ def _of_skill(record: CapabilityRecord, skill: Skill) -> Capability:
 
 def _detail(content: str) -> Callable[[], CapabilityDetail]:
     return lambda: CapabilityDetail(content=content)
-
-
-def _of_record(record: CapabilityRecord) -> Capability:
-    # No tool of the gateway has a `/` in its name, so that none is taken for this.
-    parts = (record.runtime, record.agent_id, record.source_key)
-    return Capability(
-        id=record.id,
-        kind=record.kind,
-        name="/".join(part for part in parts if part),
-        display_name=f"{record.name} ({record.runtime})",
-        # Its words alone: what was added to them would be judged with them by the sanitizers.
-        description=record.description or record.name,
-        tags=("other runtime",),
-        category=record.runtime,
-        available=record.available and record.status == "ready",
-        has_side_effects=record.kind != "skill",
-        source_ref=record.provenance or record.runtime,
-        whose="foreign",
-    )

@@ -351,11 +351,18 @@ def affordance(record: CapabilityRecord) -> Affordance:
         return Affordance(note=f"built-in, managed by {record.runtime}")
     if not _is_writable(record) or not record.available or record.status == "unavailable":
         return Affordance()
+    path = _PATHS[record.manageability]
     if record.status == "manageable-but-pending-auth":
         hint = record.hint or f"{record.runtime} asks for a login first"
-        return Affordance(buttons=(Button("enable", enabled=False, hint=hint),))
+        waits = Button("enable", enabled=False, hint=hint)
+        # A file can be changed whoever is logged in: there what waits can be switched off.
+        return (
+            Affordance(buttons=(waits, Button("disable")), path=path)
+            if path == "transcoder"
+            else Affordance(buttons=(waits,))
+        )
     action: Literal["enable", "disable"] = "enable" if record.status == "disabled" else "disable"
-    return Affordance(buttons=(Button(action),), path=_PATHS[record.manageability])
+    return Affordance(buttons=(Button(action),), path=path)
 
 
 def refusal(record: CapabilityRecord, action: str) -> str:
@@ -365,14 +372,16 @@ def refusal(record: CapabilityRecord, action: str) -> str:
     fault: the answer is the record as it is.
     """
     offered = affordance(record)
-    if any(button.enabled for button in offered.buttons):
+    waits = any(one.action == action and not one.enabled for one in offered.buttons)
+    if not waits and any(button.enabled for button in offered.buttons):
         return ""
     if offered.buttons:
         return f"{record.id} cannot be changed yet: {offered.buttons[0].hint}"
     if offered.note:
         return f"{record.id} can only be looked at: {offered.note}"
     if not _is_writable(record):
-        return f"{record.id} cannot be switched through {record.runtime} by now"
+        hint = f": {record.hint}" if record.hint else ""
+        return f"{record.id} cannot be switched through {record.runtime} by now{hint}"
     why = "; ".join(record.diagnostics) or "it is not available"
     return f"{record.id} cannot be {action}d: {why}"
 

@@ -8,7 +8,6 @@ from bisect import bisect_right
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -56,10 +55,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.inventory.settings import InventorySettings
 
 BROUGHT_BY = "inventory"
-"""The name under which the records of others are capabilities."""
-
-MANY = 2000
-"""From so many records on, what is made of each is made on a thread."""
+"""The name under which installed skills are capabilities."""
 
 _by_id = attrgetter("id")
 
@@ -158,7 +154,7 @@ class Inventory:
         self._read_at: float | None = None
         self._reading: asyncio.Task[None] | None = None
         self._whole = False
-        self._fed: dict[str, Fed] = {}
+        self._fed = Fed()
 
     # -- reading -----------------------------------------------------------
 
@@ -189,14 +185,14 @@ class Inventory:
         names = tuple(self._multiplexer.sources)
         await asyncio.gather(*(self._read_source(name) for name in names))
         self._read_at = begun
-        await self._feed()
+        self._feed()
         for name in names:
             await self._projection.keep(name)
 
     async def read_source(self, name: str) -> SourceStatus:
         """Read one source anew, since something of it was changed; return how it stands."""
         await self._read_source(name, fresh=True)
-        await self._feed()
+        self._feed()
         await self._projection.keep(name)
         return self._served[name].status
 
@@ -278,30 +274,21 @@ class Inventory:
 
     # -- what turns make of it ---------------------------------------------
 
-    async def _feed(self) -> None:
-        """Let discovery know what other runtimes have, and which skills were installed.
-
-        What has not changed is not made anew: there may be very much of it.
-        """
-        skills, others = self._keeping.skills, self._settings.discovery
-        for name, served in self._served.items():
-            known = self._fed.get(name, Fed())
-            if known.records is served.records and known.skills is skills:
-                continue
-            made = partial(fed, served.records, skills, known, others=others)
-            new = await asyncio.to_thread(made) if len(served.records) > MANY else made()
-            if self._served[name] is not served:
-                continue  # Somebody has read it meanwhile, and feeds it.
-            self._fed[name] = new
-            upsert = [row for key, (_, row) in new.rows.items() if _differs(known, key, row)]
-            gone = [key for key in known.rows if key not in new.rows]
-            if upsert or gone:
-                self._host.capabilities.apply(BROUGHT_BY, upsert=upsert, remove=gone)
+    def _feed(self) -> None:
+        """Let discovery know which skills were installed; what has not changed is not made anew."""
+        served, skills, known = self._served.get(NATIVE), self._keeping.skills, self._fed
+        if served is None or (known.records is served.records and known.skills is skills):
+            return
+        new = self._fed = fed(served.records, skills, known)
+        upsert = [row for key, (_, row) in new.rows.items() if _differs(known, key, row)]
+        gone = [key for key in known.rows if key not in new.rows]
+        if upsert or gone:
+            self._host.capabilities.apply(BROUGHT_BY, upsert=upsert, remove=gone)
 
 
 def _differs(known: Fed, key: str, row: Capability) -> bool:
     before = known.rows.get(key)
-    return before is None or (before[1] is not row and before[1] != row)
+    return before is None or before[1] is not row
 
 
 def _statuses(served: Mapping[str, Served]) -> tuple[SourceStatus, ...]:

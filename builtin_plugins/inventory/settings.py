@@ -36,9 +36,7 @@ class InventorySettings(Section):
     fresh_seconds: float = Field(default=5.0, ge=0, le=3600)
     """For so long what was read is shown without reading again. 0 reads each time."""
     refresh_seconds: float = Field(default=60.0, ge=0, le=86_400)
-    """So often all runtimes are read without being asked, for discovery. 0: once, at the start."""
-    discovery: bool = True
-    """Whether models find what other runtimes have, as capabilities that they cannot call."""
+    """So often all runtimes are read without being asked. 0: once, at the start."""
     runtimes: tuple[Runtime, ...] = ("hermes", "claude-code", "codex", "openclaw")
     """The runtimes that are looked at. One that is not installed has nothing."""
     hermes_homes: tuple[Path, ...] = (Path("~/.hermes"),)
@@ -52,9 +50,10 @@ class InventorySettings(Section):
     codex_home: Path = Path("~/.codex")
     """The folder of Codex; the same as its `CODEX_HOME`."""
     openclaw_home: Path = Path("~/.openclaw")
-    """The folder of OpenClaw. Its gateway is asked where this is there, and no file is read."""
+    """The folder of OpenClaw. Its gateway is asked where this is there; while that does not run,
+    its settings are read from their file."""
     openclaw_url: Annotated[str, AfterValidator(_gateway_url)] = ""
     """Where OpenClaw's gateway is, `wss:`, or `ws:` on this machine. It is asked then whether the
-    folder is there or not. Where this is empty, it is `ws://127.0.0.1:18789`."""
+    folder is there or not. Where this is empty, it is at the port of OpenClaw's own settings."""
     openclaw_token: str = "openclaw_token"
     """The name of the secret that holds the token of OpenClaw's gateway (`gateway.auth.token`)."""

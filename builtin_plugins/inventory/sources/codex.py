@@ -27,17 +27,25 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Status
 
 CONFIG = "config.toml"
+LOCAL = ".codex/config.toml"
+"""The settings of a project, in the project."""
+
 LOGIN = "auth.json"
 SERVERS = "mcp_servers"
 
 NOTE = "switched off by hookgate"
 """The comment of a line that was put in: enabling takes that line out again."""
 
+SHARED = ".agents/skills"
+"""Where skills lie that several runtimes share: beside Codex's home, and in projects."""
+
+PROJECTS = 200
+
 _TOOLS = ("shell", "apply_patch", "update_plan", "view_image", "web_search")
 
 
 class CodexSource:
-    """Reads the home of Codex. Its MCP servers can be switched once it is logged in."""
+    """Reads the home of Codex and its projects. The MCP servers of the home can be switched."""
 
     id = "codex"
 
@@ -52,12 +60,27 @@ class CodexSource:
         if not home.exists():
             return ()
         config = home.toml(CONFIG)
-        found = self._skills.read({"": (home, "skills"), "system": (home, "skills/.system")})
+        projects = _projects(home, config)
+        shared = Home(home.root.parent)
+        found = self._skills.read(
+            {
+                "": (home, "skills"),
+                ".system/": (home, "skills/.system"),
+                ".agents/": (shared, SHARED),
+            }
+            | {f"{path}:": (project, SHARED) for path, (project, _) in projects.items()}
+        )
         records = [
-            *_skills(found[""], config, ""),
-            *_skills(found["system"], config, ".system/"),
-            *_connectors(home, config),
+            record for prefix, skills in found.items() for record in _skills(skills, config, prefix)
         ]
+        records += _connectors(home, config)
+        for path, (project, trusted) in projects.items():
+            records += _of_project(path, project, trusted=trusted)
+        for other in (shared, *(project for project, _ in projects.values())):
+            for problem in other.problems:
+                home.tell(problem)
+        if hint := _login_hint(home, config):
+            home.tell(hint)
         return (*records, built_ins(self.id, "Codex", _TOOLS, home))
 
     async def write(self, change: CapabilityChange) -> CapabilityRecord:
@@ -91,8 +114,7 @@ class CodexSource:
         home = Home(self._home)
         if not home.exists():
             raise RuntimeDisconnectedError(f"Codex is not installed: {home.root} is not there")
-        pending = _login_hint(home, home.toml(CONFIG))
-        record = _connector(home, install.key, server, pending)
+        record = _connector(home, install.key, server, pending="")
         path = (SERVERS, install.key)
 
         def decide(text: str) -> Edit:
@@ -164,10 +186,10 @@ def _connectors(home: Home, config: Mapping[str, Any]) -> Iterator[CapabilityRec
 
 def _connector(home: Home, name: str, server: Any, pending: str) -> CapabilityRecord:
     status: Status = "ready"
-    if pending:
-        status = "manageable-but-pending-auth"
-    elif isinstance(server, dict) and server.get("enabled") is False:
+    if isinstance(server, dict) and server.get("enabled") is False:
         status = "disabled"
+    elif pending:
+        status = "manageable-but-pending-auth"
     return connector(
         "codex",
         name,
@@ -179,14 +201,52 @@ def _connector(home: Home, name: str, server: Any, pending: str) -> CapabilityRe
     )
 
 
+def _projects(home: Home, config: Mapping[str, Any]) -> dict[str, tuple[Home, bool]]:
+    """Return the projects that Codex knows, and whether somebody trusts them."""
+    found: dict[str, tuple[Home, bool]] = {}
+    for path, known in home.table(config, "projects", CONFIG).items():
+        if len(found) == PROJECTS:
+            home.tell(f"found more than {PROJECTS} projects; the others are left out")
+            break
+        project = Home(Path(path))
+        # The folder of the user is a project too, where Codex has run there.
+        if not project.root.is_absolute() or project.root == home.root.parent:
+            continue
+        try:
+            if project.exists():
+                trusted = isinstance(known, dict) and known.get("trust_level") == "trusted"
+                found[path] = project, trusted
+        except OSError as error:
+            home.tell(f"{path}: {(error.strerror or 'it cannot be looked at').lower()}")
+    return found
+
+
+def _of_project(path: str, project: Home, *, trusted: bool) -> Iterator[CapabilityRecord]:
+    """Yield the MCP servers of a project's own settings, which are never written from here."""
+    for name, server in project.table(project.toml(LOCAL), SERVERS, LOCAL).items():
+        off = not trusted or (isinstance(server, dict) and server.get("enabled") is False)
+        yield connector(
+            "codex",
+            f"{path}/{LOCAL}:{name}",
+            server,
+            manageability="observe-only",
+            provenance=str(project.root / LOCAL),
+            name=name,
+            status="disabled" if off else "ready",
+            diagnostics=() if trusted else ("nobody has told Codex to trust the project",),
+        )
+
+
 def _login_hint(home: Home, config: Mapping[str, Any]) -> str:
-    """Return what a person has to do first; "" once Codex is logged in."""
+    """Return what a person has to do first; "" once Codex is logged in, as far as can be seen.
+
+    A login in the system's keyring cannot be seen, and a model that is not OpenAI's needs none.
+    """
     login = home.json(LOGIN)
     if login.get("OPENAI_API_KEY") or login.get("tokens"):
         return ""
     if config.get("cli_auth_credentials_store", "file") != "file":
-        return (
-            "pending auth: Codex keeps its login outside of its home, where it is not looked for; "
-            'say `cli_auth_credentials_store = "file"`, and run `codex login`'
-        )
+        return ""
+    if config.get("model_provider", "openai") != "openai":
+        return ""
     return "pending auth: run `codex login`"

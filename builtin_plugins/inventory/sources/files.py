@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from json.scanner import py_make_scanner  # type: ignore[attr-defined]  # typeshed has not got it
@@ -39,6 +40,7 @@ DESCRIPTION_CHARS = 1024
 NAME_CHARS = 128
 
 SKILL = "SKILL.md"
+MARKDOWN = ".md"
 
 _PASSED_OVER = frozenset(
     {"__pycache__", "assets", "env", "node_modules", "references", "scripts", "templates", "venv"}
@@ -51,11 +53,13 @@ class Home:
 
     Attributes:
         root: The folder.
+        also: Other folders that links of skills may lead into, such as one that runtimes share.
         problems: What could not be read, and why, for people.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, also: Sequence[Path] = ()) -> None:
         self.root = root.expanduser()
+        self.also = tuple(also)
         self.problems: list[str] = []
 
     def exists(self) -> bool:
@@ -91,6 +95,17 @@ class Home:
             return self._object(name, _parsed(text))
         except (ValueError, RecursionError) as error:
             self.tell(f"{self.root / name}: found no JSON ({error}), expected an object")
+            return {}
+
+    def json5(self, name: str) -> dict[str, Any]:
+        """Return the object that a file of JSON5 holds, as people write it; {} without one."""
+        text = self.text(name)
+        if text is None or not text.strip():
+            return {}
+        try:
+            return self._object(name, json.loads(_plain_json(text)))
+        except (ValueError, RecursionError) as error:
+            self.tell(f"{self.root / name}: found no JSON5 ({error}), expected an object")
             return {}
 
     def toml(self, name: str) -> dict[str, Any]:
@@ -142,12 +157,51 @@ def _parsed(text: str) -> Any:
     return decoder.decode(text)
 
 
+_TOKEN = re.compile(
+    r"""(?P<space>(?:\s++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)++)
+    |(?P<double>"(?:[^"\\\n]++|\\.)*+")
+    |'(?P<single>(?:[^'\\\n]++|\\.)*+)'
+    |(?P<word>[^\W\d][\w$]*+|\$[\w$]*+)
+    |(?P<number>[-+]?(?:0[xX][\da-fA-F]++|(?:\d++\.?\d*+|\.\d++)(?:[eE][-+]?\d++)?+))
+    |(?P<mark>[{}\[\]:,])""",
+    re.VERBOSE | re.DOTALL,
+)
+"""A token of JSON5, in as much of it as people write into settings."""
+
+
+def _plain_json(text: str) -> str:
+    """Return JSON5 as JSON: no comments, all keys in quotes, no comma before the end.
+
+    Raises:
+        ValueError: It is none.
+    """
+    made: list[str] = []
+    at = 0
+    while at < len(text):
+        token = _TOKEN.match(text, at)
+        if token is None:
+            raise ValueError(f"line {text.count(chr(10), 0, at) + 1}: found {text[at : at + 20]!r}")
+        at = token.end()
+        kind, said = token.lastgroup, token.group(token.lastgroup or 0)
+        if kind == "single":
+            said = '"' + re.sub(r"\\'", "'", re.sub(r'(?<!\\)"', r"\"", said)) + '"'
+        elif kind == "word" and said not in {"true", "false", "null"}:
+            said = json.dumps(said)
+        elif kind == "number":
+            said = repr(int(said, 16) if "x" in said.lower() else float(said)).removesuffix(".0")
+        if kind == "mark" and said in "}]" and made and made[-1] == ",":
+            made.pop()
+        if kind != "space":
+            made.append(said)
+    return "".join(made)
+
+
 @dataclass(frozen=True, slots=True)
 class SkillFile:
-    """A folder with a SKILL.md.
+    """A folder with a SKILL.md, or a file of a folder in which each Markdown file is one.
 
     Attributes:
-        key: The folder, from the folder of skills.
+        key: The folder or file, from the folder that was read.
         name: What its frontmatter calls it; the folder's own name where it says nothing.
         description: What it is for.
         path: The file.
@@ -166,7 +220,13 @@ class SkillFile:
 class Skills:
     """Reads folders of skills. What has not changed since is not read again."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, each_file: bool = False) -> None:
+        """Read folders with a SKILL.md.
+
+        Args:
+            each_file: Whether each Markdown file is one instead, as commands and subagents are.
+        """
+        self._each_file = each_file
         self._known: dict[Path, tuple[Stamp, SkillFile]] = {}
 
     def read(self, homes: Mapping[str, tuple[Home, str]]) -> dict[str, list[SkillFile]]:
@@ -186,28 +246,29 @@ class Skills:
         self, home: Home, within: str, known: dict[Path, tuple[Stamp, SkillFile]]
     ) -> Iterator[SkillFile]:
         root = home.root / within
-        for number, path in enumerate(_files(home, root)):
+        for number, path in enumerate(_files(home, root, each_file=self._each_file)):
             if number == SKILLS:
                 home.tell(f"{root}: found more than {SKILLS} skills; the others are left out")
                 return
-            key = path.parent.relative_to(root).as_posix()
-            if path.parent.is_symlink() and not _leads_inside(home, path.parent):
+            place = path.with_suffix("") if self._each_file else path.parent
+            key = place.relative_to(root).as_posix()
+            if place.is_symlink() and not _leads_inside(home, place):
                 problem = "a link that leads out of the home, which is not followed"
-                yield SkillFile(key, path.parent.name, "", path, problem)
+                yield SkillFile(key, place.name, "", path, problem)
                 continue
             try:
                 stamp = stamp_of(path)
                 before = self._known.get(path)
                 skill = before[1] if before and before[0] == stamp else _skill(home, path, key)
             except ContentError as error:
-                yield SkillFile(key, path.parent.name, "", path, str(error), usable=False)
+                yield SkillFile(key, place.name, "", path, str(error), usable=False)
                 continue
             known[path] = (stamp, skill)
             yield skill
 
 
-def _files(home: Home, root: Path) -> Iterator[Path]:
-    """Yield the SKILL.md files below a folder, in order; those of links out of the home too."""
+def _files(home: Home, root: Path, *, each_file: bool) -> Iterator[Path]:
+    """Yield the files of skills below a folder, in order; those of links out of the home too."""
     if not os.path.lexists(root):
         return
     if not _leads_inside(home, root):
@@ -231,7 +292,9 @@ def _files(home: Home, root: Path) -> Iterator[Path]:
         if left < 0:
             home.tell(f"{root}: found more than {ENTRIES} files; the others are left out")
             return
-        if depth and any(entry.name == SKILL for entry in found):
+        if each_file:
+            yield from (folder / one.name for one in found if one.name.endswith(MARKDOWN))
+        elif depth and any(entry.name == SKILL for entry in found):
             yield folder / SKILL
         below = []
         for entry in found:
@@ -242,33 +305,49 @@ def _files(home: Home, root: Path) -> Iterator[Path]:
             if name.startswith(".") or name in _PASSED_OVER or not is_folder:
                 continue
             if linked and not _leads_inside(home, path):
-                yield path / SKILL
+                if not each_file:
+                    yield path / SKILL
             elif depth < DEPTH:
                 below.append((path, depth + 1))
         folders += reversed(below)
 
 
 def _leads_inside(home: Home, path: Path) -> bool:
-    root = os.path.realpath(home.root)
-    return os.path.commonpath([root, os.path.realpath(path)]) == root
+    return _root_of(home, path) is not None
+
+
+def _root_of(home: Home, path: Path) -> str | None:
+    """Return the folder, of those that links may lead into, that a path is in at last."""
+    real = os.path.realpath(path)
+    for folder in (home.root, *home.also):
+        root = os.path.realpath(folder)
+        if os.path.commonpath([root, real]) == root:
+            return root
+    return None
 
 
 def _skill(home: Home, path: Path, key: str) -> SkillFile:
-    folder = path.parent.name
-    real = inside(home.root, str(path.relative_to(home.root)), file=path)
+    whole = path.name == SKILL
+    name = path.parent.name if whole else path.stem
+    root = _root_of(home, path) or os.path.realpath(home.root)
+    real = inside(Path(root), os.path.relpath(os.path.realpath(path), root), file=path)
     text, _ = read_text(real, max_bytes=CONTENT_BYTES)
+    if not whole and not text.startswith("---"):
+        # A command is its text alone where nobody has said more of it.
+        first = next((line for line in text.splitlines() if line.strip()), "")
+        return SkillFile(key, name, first.strip("# ").strip()[:DESCRIPTION_CHARS], path)
     try:
         head, _ = split(text, str(path))
         value = read_yaml(head, str(path), first_line=2).value
     except ContentError as error:
         # The runtimes guess where they cannot read; so it is there, with what is odd about it.
-        return SkillFile(key, folder, "", path, str(error))
+        return SkillFile(key, name, "", path, str(error))
     if not isinstance(value, dict):
-        return SkillFile(key, folder, "", path, f"{path}: found no keys in the frontmatter")
-    name, description = value.get("name"), value.get("description")
+        return SkillFile(key, name, "", path, f"{path}: found no keys in the frontmatter")
+    called, description = value.get("name"), value.get("description")
     return SkillFile(
         key,
-        name.strip()[:NAME_CHARS] if isinstance(name, str) and name.strip() else folder,
+        called.strip()[:NAME_CHARS] if isinstance(called, str) and called.strip() else name,
         " ".join(description.split())[:DESCRIPTION_CHARS] if isinstance(description, str) else "",
         path,
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.inventory.sources.files import (
     Home,
@@ -18,6 +19,7 @@ from hookgate.builtin_plugins.inventory.sources.source import (
     UnsupportedCapabilityWriteError,
     built_ins,
     connector,
+    extension,
     skill_record,
 )
 
@@ -27,6 +29,11 @@ if TYPE_CHECKING:
 CONFIG = "config.yaml"
 SERVERS = "mcp.json"
 PROFILES = 100
+EXTERNAL = 50
+"""So many external folders of skills are read of one home."""
+
+MANIFEST = "plugin.yaml"
+PLUGINS = 200
 
 _TOOLS = (
     *("terminal", "file", "web", "browser", "vision", "image_gen", "skills", "memory"),
@@ -35,7 +42,7 @@ _TOOLS = (
 
 
 class HermesSource:
-    """Reads each home: nested skills, the MCP servers of ``config.yaml`` and of ``mcp.json``.
+    """Reads each home: nested skills, external folders of them, plugins, and MCP servers.
 
     A home whose folder begins with a dot, such as ``~/.hermes``, is everybody's; another one, and
     each folder in ``profiles``, is the agent's that it is called after.
@@ -60,12 +67,29 @@ class HermesSource:
                     homes.setdefault(profile.root.name, profile)
         if not homes:
             return ()
-        found = self._skills.read({agent or "": (home, "skills") for agent, home in homes.items()})
+        configs = {agent: home.yaml(CONFIG) for agent, home in homes.items()}
+        external = {
+            (agent, folder.root): folder
+            for agent, home in homes.items()
+            for folder in _external(home, configs[agent])
+        }
+        found = self._skills.read(
+            {f"{agent or ''}": (home, "skills") for agent, home in homes.items()}
+            | {f"{agent or ''}\0{path}": (one, ".") for (agent, path), one in external.items()}
+        )
         records = [
             record
             for agent, home in homes.items()
-            for record in _records(home, agent, found[agent or ""])
+            for record in _records(home, configs[agent], agent, found[agent or ""])
         ]
+        for (agent, path), folder in external.items():
+            off, home = _off(homes[agent], configs[agent]), homes[agent]
+            records += (
+                _skill(skill, agent, off, key=f"{path}:{skill.key}")
+                for skill in found[f"{agent or ''}\0{path}"]
+            )
+            for problem in folder.problems:
+                home.tell(problem)
         first = next(iter(homes.values()))
         for home in homes.values():
             if home is not first:
@@ -95,12 +119,68 @@ def _profiles(home: Home) -> Iterator[Home]:
             yield Home(path)
 
 
-def _records(home: Home, agent: str | None, skills: list[SkillFile]) -> Iterator[CapabilityRecord]:
-    config = home.yaml(CONFIG)
-    off = texts_of(home.table(config, "skills", CONFIG).get("disabled"))
-    for skill in skills:
-        status: Status = "disabled" if {skill.name, skill.path.parent.name} & off else "ready"
-        yield skill_record("hermes", skill, agent_id=agent, status=status)
+def _external(home: Home, config: Mapping[str, Any]) -> Iterator[Home]:
+    """Yield the folders elsewhere in which the settings say that skills are."""
+    said = home.table(config, "skills", CONFIG).get("external_dirs")
+    paths = [said] if isinstance(said, str) else sorted(texts_of(said))
+    for number, text in enumerate(paths):
+        if number == EXTERNAL:
+            home.tell(f"found more than {EXTERNAL} external folders; the others are left out")
+            return
+        folder = Home(Path(os.path.expandvars(text)))
+        if not folder.root.is_absolute():
+            folder = Home(home.root / folder.root)
+        if folder.exists():
+            yield folder
+        else:
+            home.tell(f"{folder.root}: found no such folder, which `skills.external_dirs` names")
+
+
+def _off(home: Home, config: Mapping[str, Any]) -> frozenset[str]:
+    return texts_of(home.table(config, "skills", CONFIG).get("disabled"))
+
+
+def _skill(
+    skill: SkillFile, agent: str | None, off: frozenset[str], *, key: str = ""
+) -> CapabilityRecord:
+    status: Status = "disabled" if {skill.name, skill.path.parent.name} & off else "ready"
+    return skill_record("hermes", skill, agent_id=agent, key=key, status=status)
+
+
+def _plugins(
+    home: Home, config: Mapping[str, Any], agent: str | None
+) -> Iterator[CapabilityRecord]:
+    """Yield what lies in `plugins`: off unless the settings say on, as Hermes has it."""
+    root = home.root / "plugins"
+    if not root.is_dir() or root.is_symlink():
+        return
+    said = home.table(config, "plugins", CONFIG)
+    on, off = texts_of(said.get("enabled")), texts_of(said.get("disabled"))
+    manifests = sorted((*root.glob(f"*/{MANIFEST}"), *root.glob(f"*/*/{MANIFEST}")))
+    for number, path in enumerate(manifests):
+        if number == PLUGINS:
+            home.tell(f"{root}: found more than {PLUGINS} plugins; the others are left out")
+            return
+        key = path.parent.relative_to(root).as_posix()
+        manifest = home.yaml(path.relative_to(home.root).as_posix())
+        name = manifest.get("name")
+        names = {key, path.parent.name, name if isinstance(name, str) else key}
+        yield extension(
+            "hermes",
+            key,
+            description=manifest.get("description"),
+            provenance=path.parent,
+            on=bool(names & on) and not names & off,
+            agent_id=agent,
+        )
+
+
+def _records(
+    home: Home, config: Mapping[str, Any], agent: str | None, skills: Sequence[SkillFile]
+) -> Iterator[CapabilityRecord]:
+    off = _off(home, config)
+    yield from (_skill(skill, agent, off) for skill in skills)
+    yield from _plugins(home, config, agent)
     servers = {
         name: (server, SERVERS)
         for name, server in home.table(home.json(SERVERS), "mcpServers", SERVERS).items()

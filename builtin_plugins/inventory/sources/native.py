@@ -52,7 +52,7 @@ class NativeSource:
         Args:
             host: The gateway.
             keeping: What is switched off, and what was installed.
-            source: Who brings the records of others as capabilities; these are not its own.
+            source: Who brings installed skills as capabilities; their records are made of the kept.
         """
         self._host = host
         self._keeping = keeping

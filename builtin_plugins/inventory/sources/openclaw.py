@@ -1,4 +1,7 @@
-"""The source ``openclaw``: what its gateway's settings allow, asked of the gateway itself."""
+"""The source ``openclaw``: what its gateway's settings allow, asked of the gateway itself.
+
+Where the gateway does not run, its settings are read from their file, and nothing is switched.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Status, refusal
-from hookgate.builtin_plugins.inventory.sources.files import Home, texts_of, truth
+from hookgate.builtin_plugins.inventory.sources.files import (
+    Home,
+    Skills,
+    texts_of,
+    truth,
+)
 from hookgate.builtin_plugins.inventory.sources.openclaw_link import OpenClawError, OpenClawLink
 from hookgate.builtin_plugins.inventory.sources.source import (
     CapabilityChange,
@@ -20,7 +28,20 @@ from hookgate.builtin_plugins.inventory.sources.source import (
     UnsupportedCapabilityWriteError,
     built_ins,
     connector,
+    skill_record,
 )
+
+CONFIG = "openclaw.json"
+PORT = 18789
+"""Where OpenClaw's gateway listens by itself."""
+
+START = "start OpenClaw's gateway (`openclaw gateway`), which changes it"
+"""The hint of what its gateway alone could switch, while that does not run."""
+
+SHARED = ".agents/skills"
+"""Where skills lie that several runtimes share: beside OpenClaw's folder, and in workspaces."""
+
+WORKSPACES = 100
 
 TRIES = 3
 CATALOG = "tools.catalog"
@@ -62,7 +83,7 @@ class _Policy:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What the gateway says at one moment."""
+    """What the gateway says at one moment, or its file while it does not run (`live`)."""
 
     config: Mapping[str, Any]
     hash: str
@@ -70,6 +91,7 @@ class _State:
     policy: _Policy
     groups: Mapping[str, frozenset[str]]
     told: Mapping[str, str]
+    live: bool = True
 
     def by(self, entries: Sequence[str], tool: str) -> str:
         """Return the entry of a list that a tool falls under; "" where there is none."""
@@ -81,7 +103,7 @@ class _State:
 
 
 class OpenClawSource:
-    """Reads the tools, MCP servers and plugins of the settings, and switches tools."""
+    """Reads the tools, MCP servers, plugins and skills, and switches tools."""
 
     id = "openclaw"
 
@@ -90,22 +112,38 @@ class OpenClawSource:
 
         Args:
             home: OpenClaw's folder; where it is not there, neither is OpenClaw.
-            link: The connection.
-            always: Whether to ask without looking for the folder: the gateway is elsewhere.
+            link: The connection. Its port is that of the settings in the folder.
+            always: Whether the link leads where somebody has said that the gateway is: then it
+                is asked there, without looking for the folder.
         """
         self._home = home
         self._link = link
+        self._usual = link.url
         self._always = always
+        self._skills = Skills()
         # Tools that stood in a list once: one that stands in none any more is there still.
         self._seen: set[str] = set()
 
     async def read(self) -> Sequence[CapabilityRecord]:
         """Return what OpenClaw has; nothing where it is not installed."""
         home = Home(self._home)
-        if not self._always and not await asyncio.to_thread(home.exists):
+        there = await asyncio.to_thread(home.exists)
+        if not (there or self._always):
             return ()
-        state = await self._state()
+        config = await asyncio.to_thread(home.json5, CONFIG) if there else {}
+        if not self._always:
+            self._link.url = _url(config) or self._usual
+        try:
+            state = await self._state()
+        except (RuntimeDisconnectedError, OpenClawError) as error:
+            if self._always:
+                raise
+            # That it does not run is no fault of anybody's: what it has lies in its files.
+            home.tell(f"{error}; its files are read instead")
+            state = self._stated(config, file=str(home.root / CONFIG), live=False)
         records = list(self._records(state))
+        if there:
+            records += await asyncio.to_thread(self._skills_of, home, state.config)
         names = sorted(frozenset().union(*state.groups.values()))
         return (*records, built_ins(self.id, "OpenClaw", names, home))
 
@@ -141,18 +179,20 @@ class OpenClawSource:
         groups, told = dict(_GROUPS), dict[str, str]()
         if CATALOG in self._link.methods:
             groups, told = _catalogue(await self._link.ask(CATALOG)) or (groups, told)
-        policy = _Policy.of(config)
-        state = _State(
-            config=config,
-            hash=str(found.get("hash") or ""),
+        return self._stated(
+            config,
             file=str(found.get("path") or self._link.url),
-            policy=policy,
+            hash=str(found.get("hash") or ""),
             groups=groups,
             told=told,
         )
+
+    def _stated(self, config: Mapping[str, Any], **more: Any) -> _State:
+        policy = _Policy.of(config)
         listed = {entry.strip().lower() for entry in (*(policy.allow or ()), *policy.deny)}
         self._seen |= {word for word in listed if word and not set(word) & set("*?[:")}
-        return state
+        said = {"hash": "", "groups": _GROUPS, "told": {}, **more}
+        return _State(config=config, policy=policy, **said)
 
     async def _patched(self, state: _State, policy: _Policy) -> bool:
         """Say both lists; False where the settings are not those that were read any more."""
@@ -237,8 +277,62 @@ class OpenClawSource:
             provenance=state.file,
             status="disabled" if off else "ready",
             diagnostics=tuple(diagnostics),
-            writable=not denied or denied.strip().lower() == tool,
+            writable=state.live and (not denied or denied.strip().lower() == tool),
+            hint="" if state.live else START,
         )
+
+    def _skills_of(self, home: Home, config: Mapping[str, Any]) -> list[CapabilityRecord]:
+        """Return the skills of its folder, of the folder beside it, and of each workspace."""
+        beside = Home(home.root.parent)
+        places: dict[tuple[str, str | None], tuple[Home, str]] = {
+            ("", None): (home, "skills"),
+            (".agents/", None): (beside, SHARED),
+        }
+        for agent, path in _workspaces(home, config).items():
+            workspace = Home(path, also=(home.root, beside.root / ".agents"))
+            places[f"{path}:", agent] = (workspace, "skills")
+            places[f"{path}/{SHARED}:", agent] = (workspace, SHARED)
+        extra = _table(config, "skills", "load").get("extraDirs")
+        for text in sorted(texts_of(extra))[:WORKSPACES]:
+            places[f"{text}:", None] = (Home(Path(text)), ".")
+        entries = _table(config, "skills", "entries")
+        found = self._skills.read({f"{key}\0{who}": one for (key, who), one in places.items()})
+        records = []
+        for (prefix, agent), (place, _) in places.items():
+            for skill in found[f"{prefix}\0{agent}"]:
+                entry = entries.get(skill.name)
+                off = isinstance(entry, dict) and not truth(entry.get("enabled"), default=True)
+                status: Status = "disabled" if off else "ready"
+                key = f"{prefix}{skill.key}"
+                records.append(skill_record(self.id, skill, agent_id=agent, key=key, status=status))
+            if place is not home:
+                for problem in place.problems:
+                    home.tell(problem)
+                place.problems = []
+        return records
+
+
+def _url(config: Mapping[str, Any]) -> str:
+    gateway = config.get("gateway")
+    port = gateway.get("port") if isinstance(gateway, dict) else None
+    return f"ws://127.0.0.1:{port}" if isinstance(port, int) and 0 < port < 65536 else ""
+
+
+def _workspaces(home: Home, config: Mapping[str, Any]) -> dict[str | None, Path]:
+    """Return the workspace of each agent; of the only one, where the settings name none."""
+    agents = config.get("agents")
+    agents = agents if isinstance(agents, dict) else {}
+    defaults = agents.get("defaults")
+    path = defaults.get("workspace") if isinstance(defaults, dict) else None
+    usual = Path(path).expanduser() if isinstance(path, str) else home.root / "workspace"
+    listed = agents.get("list")
+    found: dict[str | None, Path] = {}
+    for agent in (listed if isinstance(listed, list) else ())[:WORKSPACES]:
+        name = agent.get("id") if isinstance(agent, dict) else None
+        if isinstance(name, str) and name:
+            own = agent.get("workspace")
+            found[name] = Path(own).expanduser() if isinstance(own, str) else usual
+    return found or {None: usual}
 
 
 def _disabled(state: _State, tool: str) -> _Policy:

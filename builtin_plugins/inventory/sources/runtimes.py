@@ -9,15 +9,12 @@ from hookgate import EGRESS, Host
 from hookgate.builtin_plugins.inventory.sources.claude_code import ClaudeCodeSource
 from hookgate.builtin_plugins.inventory.sources.codex import CodexSource
 from hookgate.builtin_plugins.inventory.sources.hermes import HermesSource
-from hookgate.builtin_plugins.inventory.sources.openclaw import OpenClawSource
+from hookgate.builtin_plugins.inventory.sources.openclaw import PORT, OpenClawSource
 from hookgate.builtin_plugins.inventory.sources.openclaw_link import OpenClawLink
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.inventory.settings import InventorySettings, Runtime
     from hookgate.builtin_plugins.inventory.sources.source import RuntimeSource
-
-OPENCLAW_URL = "ws://127.0.0.1:18789"
-"""Where OpenClaw's gateway listens by itself."""
 
 
 def runtime_sources(host: Host, settings: InventorySettings) -> list[RuntimeSource]:
@@ -31,7 +28,7 @@ def runtime_sources(host: Host, settings: InventorySettings) -> list[RuntimeSour
         "openclaw": lambda: OpenClawSource(
             settings.openclaw_home,
             OpenClawLink(
-                settings.openclaw_url or OPENCLAW_URL,
+                settings.openclaw_url or f"ws://127.0.0.1:{PORT}",
                 lambda: host.secrets.get(settings.openclaw_token),
                 lambda: host.get(EGRESS),
             ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
@@ -156,6 +156,8 @@ def inventory_sources(host: Host) -> Sequence[RuntimeSource]:
 
 # Records as the sources of other runtimes make them: skills, MCP servers and what is built in.
 
+DESCRIPTION_CHARS = 1024
+
 BUILT_INS = "built-ins"
 """The key of the one record that stands for all that a runtime brings itself."""
 
@@ -169,12 +171,24 @@ def skill_record(
     agent_id: str | None = None,
     key: str = "",
     status: Status = "ready",
+    kind: Kind = "skill",
+    why: str = "",
 ) -> CapabilityRecord:
-    """Return the record of a SKILL.md; nobody but its runtime may change one."""
+    """Return the record of a SKILL.md; nobody but its runtime may change one.
+
+    Args:
+        source: The source that reads it.
+        skill: The file.
+        agent_id: The agent whose it is; None for everybody.
+        key: What it is called where it is kept; the file's own key where this is left out.
+        status: Whether its runtime has it switched on.
+        kind: What it is: a subagent is a tool of its runtime.
+        why: Why it cannot be used; "" where it can.
+    """
     return CapabilityRecord.of(
         source,
         key or skill.key,
-        kind="skill",
+        kind=kind,
         source="filesystem-skill-md",
         manageability="observe-only",
         agent_id=agent_id,
@@ -183,7 +197,43 @@ def skill_record(
         provenance=str(skill.path),
         available=skill.usable,
         status=status if skill.usable else "unavailable",
-        diagnostics=(skill.problem,) if skill.problem else (),
+        diagnostics=tuple(one for one in (skill.problem, why) if one),
+    )
+
+
+def extension(
+    source: str,
+    key: str,
+    *,
+    description: Any,
+    provenance: Path,
+    on: bool,
+    agent_id: str | None = None,
+) -> CapabilityRecord:
+    """Return the record of a plugin that a runtime has installed and manages by itself.
+
+    Args:
+        source: The source that reads it.
+        key: What the runtime calls it.
+        description: What its manifest says of it; passed over where that is no text.
+        provenance: Its folder.
+        on: Whether it is switched on.
+        agent_id: The agent whose it is; None for everybody.
+    """
+    return CapabilityRecord.of(
+        source,
+        key,
+        kind="connector",
+        source="external-vendor-cli",
+        manageability="observe-only",
+        description=(
+            " ".join(description.split())[:DESCRIPTION_CHARS]
+            if isinstance(description, str)
+            else ""
+        ),
+        provenance=str(provenance),
+        agent_id=agent_id,
+        status="ready" if on else "disabled",
     )
 
 

@@ -262,6 +262,9 @@ class Writes:
             # What waits for approval is not available, and has no other button.
             approvable = action == "approve" and record.manageability != "observe-only"
             if not approvable and (why := refusal(record, action)):
+                # What its runtime alone switches has a hint while that cannot be reached.
+                if record.manageability == "runtime-of-record" and record.hint:
+                    raise RuntimeDisconnectedError(why, action=record.hint)
                 raise UnsupportedCapabilityWriteError(why)
             change = CapabilityChange(
                 action=action, by=by, record=record, agent_id=agent or None, digest=digest

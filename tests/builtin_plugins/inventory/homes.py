@@ -71,13 +71,48 @@ def hermes(root: Path) -> Path:
         "mcp_servers:\n"
         "  time:\n    command: uvx\n    args: [mcp-server-time]\n"
         "  notion:\n    url: https://user:pw@mcp.notion.com/mcp\n    enabled: no\n"
-        "skills:\n  disabled: [apple-notes]\n  external_dirs: []\n",
+        "skills:\n  disabled: [apple-notes]\n"
+        f"  external_dirs: [{root.parent}/team-skills, {root.parent}/gone]\n"
+        "plugins:\n  enabled: [weather, noisy]\n  disabled: [noisy]\n",
     )
+    skill(root.parent / "team-skills/wiki", "wiki", "Write to the wiki.")
+    for name in ("weather", "noisy", "memory/notes"):
+        put(root / f"plugins/{name}/plugin.yaml", f"name: {Path(name).name}\ndescription: Does.\n")
     put_json(root / "mcp.json", {"mcpServers": {"board": {"command": "/opt/bin/board-mcp"}}})
     profile = root / "profiles/coder"
     skill(profile / "skills/dev/tdd", "tdd")
     put(profile / "config.yaml", "mcp_servers:\n  time:\n    command: uvx\n")
     return root
+
+
+def claude_plugins(root: Path) -> None:
+    """Two plugins that are installed, one of them switched off, and one whose folder is gone."""
+    for name, manifest in {
+        "formatter": {"description": "Formats.", "mcpServers": {"fmt": {"command": "uvx"}}},
+        "noisy": {"description": "Makes noise."},
+    }.items():
+        plugin = root / f"plugins/cache/tools/{name}/1.0.0"
+        put_json(plugin / ".claude-plugin/plugin.json", {"name": name, **manifest})
+        skill(plugin / "skills/layout", "layout", "Lay code out.")
+        put(plugin / "commands/tidy.md", "---\ndescription: Tidy up\n---\nTidy.\n")
+        put(plugin / "agents/tidier.md", "---\nname: tidier\ndescription: Tidies.\n---\nTidy.\n")
+    put_json(plugin / ".mcp.json", {"mcpServers": {"drum": {"command": "npx"}}})
+    put_json(
+        root / "plugins/installed_plugins.json",
+        {
+            "version": 2,
+            "plugins": {
+                f"{name}@tools": [
+                    {
+                        "scope": "user",
+                        "installPath": str(root / f"plugins/cache/tools/{name}/1.0.0"),
+                        "version": "1.0.0",
+                    }
+                ]
+                for name in ("formatter", "noisy", "gone")
+            },
+        },
+    )
 
 
 def claude_code(root: Path, project: Path) -> Path:
@@ -86,11 +121,16 @@ def claude_code(root: Path, project: Path) -> Path:
         root / "settings.json",
         {
             "permissions": {"allow": ["Bash(git:*)"], "deny": ["WebFetch", "mcp__sentry"]},
-            "enabledPlugins": {"formatter@tools": True},
+            "enabledPlugins": {"formatter@tools": True, "noisy@tools": False},
             "enabledMcpjsonServers": ["memory"],
         },
     )
     skill(root / "skills/pdf", "pdf", "Work with PDF files.")
+    put(root / "agents/reviewer.md", "---\nname: reviewer\ndescription: Reviews code.\n---\nDo.\n")
+    put(root / "commands/git/sync.md", "# Sync with the remote\n\nAnd so on.\n")
+    shared = skill(root.parent / ".agents/skills/diagram", "diagram", "Draw diagrams.").parent
+    (root / "skills/diagram").symlink_to(shared)
+    claude_plugins(root)
     put_json(
         root.with_name(".claude.json"),
         {
@@ -127,6 +167,19 @@ def claude_code(root: Path, project: Path) -> Path:
         },
     )
     skill(project / ".claude/skills/release", "release")
+    put(project / ".claude/agents/tester.md", "---\nname: tester\n---\nTest.\n")
+    return root
+
+
+def codex_projects(root: Path) -> Path:
+    """Skills that runtimes share, and two projects, one of which nobody trusts."""
+    skill(root.parent / ".agents/skills/diagram", "diagram", "Draw diagrams.")
+    for name, trust in (("shop", "trusted"), ("odd", "untrusted")):
+        project = root.parent / f"work/{name}"
+        put(project / ".codex/config.toml", f"[mcp_servers.{name}-db]\ncommand = 'npx'\n")
+        skill(project / ".agents/skills/lint", "lint")
+        with (root / "config.toml").open("a") as file:
+            file.write(f'\n[projects."{project}"]\ntrust_level = "{trust}"\n')
     return root
 
 
@@ -140,4 +193,28 @@ def codex(root: Path, *, logged_in: bool = True) -> Path:
             root / "auth.json",
             {"OPENAI_API_KEY": None, "tokens": {"access_token": "secret"}, "last_refresh": "..."},
         )
+    return root
+
+
+OPENCLAW = """\
+{
+  // What its user wrote, by hand.
+  gateway: { port: PORT, auth: { mode: 'token', token: 'hush-hush' } },
+  tools: { deny: ['browser'], },
+  mcp: { servers: { linear: { url: "https://mcp.linear.app/sse?key=secret" } } },
+  plugins: { entries: { 'voice-call': { enabled: true }, lobster: { enabled: false } } },
+  skills: { entries: { peekaboo: { enabled: false } } },
+  agents: { list: [ { id: 'main', workspace: 'WORKSPACE' } ] },
+}
+"""
+
+
+def openclaw(root: Path, port: int = 1) -> Path:
+    """A folder of OpenClaw whose gateway would listen at a port."""
+    workspace = root.parent / "clawd"
+    text = OPENCLAW.replace("PORT", str(port)).replace("WORKSPACE", str(workspace))
+    put(root / "openclaw.json", text)
+    skill(root / "skills/peekaboo", "peekaboo", "Take pictures of the screen.")
+    skill(workspace / "skills/crypt", "crypt")
+    skill(root.parent / ".agents/skills/diagram", "diagram", "Draw diagrams.")
     return root

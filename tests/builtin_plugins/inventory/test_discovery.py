@@ -1,4 +1,4 @@
-"""What other runtimes have is found by models, as long as it is not disabled."""
+"""Models find what this gateway can use: never what another runtime has for itself alone."""
 
 from __future__ import annotations
 
@@ -28,51 +28,46 @@ def searching(times: int) -> Scripted:
     return Scripted(Script(*steps))
 
 
-async def test_what_is_disabled_is_not_found_and_comes_back_without_a_restart(
+async def test_an_installed_skill_is_found_and_comes_back_without_a_restart(
     tmp_path: Path,
 ) -> None:
-    acme = Acme(MAIL, ADA)
     house = [searching(4), Allow()]
-    async with running(acme, home=tmp_path, plugins=house, builtin=BUILTIN, **SECTIONS) as gate:
-        await gate.listed()
+    async with running(home=tmp_path, plugins=house, builtin=BUILTIN, **SECTIONS) as gate:
+        texts = {"content": "Put hay into it.", "description": "Write letters to the zebra."}
+        installed = (await gate.ask("install", key="zebra-letters", **texts)).record.id
 
-        async def found() -> dict[str, Any]:
+        async def found() -> set[str]:
             turn = await gate.gate.chat("zebra")
-            text = turn.calls[0].result.text
-            rows = {row["id"]: row for row in json.loads(text)["capabilities"]}
             assert turn.snapshot.tools.keys() == {"discover_capabilities", "read_capability"}
-            return rows
+            return {row["id"] for row in json.loads(turn.calls[0].result.text)["capabilities"]}
 
         first = await found()
-        await gate.ask("disable", id=MAIL.id)
+        await gate.ask("disable", id=installed)
         without = await found()
-        await gate.ask("enable", id=MAIL.id)
+        await gate.ask("enable", id=installed)
         again = await found()
-        del acme.records[MAIL.id]
-        await gate.listed()
-        gone = await found()
 
-    assert first[MAIL.id]["name"] == "acme/zebra-mail"
-    assert first[MAIL.id]["category"] == "acme"
-    assert MAIL.id not in without
-    assert MAIL.id in again
-    assert MAIL.id not in gone
+    assert installed in first
+    assert installed not in without
+    assert installed in again
 
 
-async def test_models_hear_of_other_runtimes_only_where_the_settings_say_so(tmp_path: Path) -> None:
-    for discovery, expected in ((True, {MAIL.id, ADA.id}), (False, set())):
-        section = {"discovery": discovery}
-        async with running(Acme(MAIL, ADA), home=tmp_path, inventory=section) as gate:
-            await gate.listed()
-            rows = gate.host.capabilities.view()
+async def test_what_other_runtimes_have_is_listed_and_offered_to_no_model(tmp_path: Path) -> None:
+    house = [searching(1), Allow()]
+    acme = Acme(MAIL, ADA)
+    async with running(acme, home=tmp_path, plugins=house, builtin=BUILTIN, **SECTIONS) as gate:
+        listed = await gate.ids(runtime="acme")
+        turn = await gate.gate.chat("write a letter to the zebra")
+        rows = gate.host.capabilities.view()
 
-        assert set(rows) == expected
-    assert {row.whose for row in rows.values()} <= {"foreign"}
+    assert set(listed) == {MAIL.id, ADA.id}
+    assert not {MAIL.id, ADA.id} & set(rows)
+    assert "acme" not in turn.calls[0].result.text
 
 
 async def test_what_has_not_changed_makes_no_new_version(tmp_path: Path) -> None:
     async with running(Acme(MAIL, ADA), home=tmp_path) as gate:
-        await gate.listed()
+        await gate.ask("install", key="zebra-letters", content="Put hay into it.")
         before = gate.host.capabilities.version
         await gate.listed()
 
@@ -82,10 +77,12 @@ async def test_what_has_not_changed_makes_no_new_version(tmp_path: Path) -> None
 async def test_runtimes_are_read_by_themselves(tmp_path: Path) -> None:
     acme = Acme(MAIL)
     async with running(acme, home=tmp_path, inventory={"refresh_seconds": 0.01}) as gate:
-        await until(lambda: MAIL.id in gate.host.capabilities.view())
+        await until(lambda: acme.reads > 1)
         acme.records[ADA.id] = ADA
-        await until(lambda: ADA.id in gate.host.capabilities.view())
+        seen = acme.reads + 1
+        await until(lambda: acme.reads > seen)
         acme.wrong = "raise"
         await until(lambda: "inventory: acme" in gate.host.degraded)
 
-        assert ADA.id in gate.host.capabilities.view(), "last good records are found on"
+        kept = {one.id for one in (await gate.ask("list", runtime="acme")).records}
+        assert kept == {MAIL.id, ADA.id}, "last good records are shown on"

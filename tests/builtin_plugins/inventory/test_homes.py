@@ -44,11 +44,14 @@ def test_hermes_has_nested_skills_and_the_servers_of_both_files(tmp_path: Path) 
     assert set(found) == {
         *("mlops/training/axolotl", "apple/apple-notes", "odd/broken", "odd/no-text"),
         *("time", "notion", "board", "coder/dev/tdd", "coder/time", "built-ins"),
+        *("weather", "noisy", "memory/notes", f"{tmp_path}/team-skills:wiki"),
     }
     assert found["mlops/training/axolotl"].description == "Fine-tune models."
     assert {one.manageability for one in found.values()} == {"observe-only"}
     off = {key for key, one in found.items() if one.status == "disabled"}
-    assert off == {"apple/apple-notes", "notion"}
+    # A plugin that nobody has switched on is off, and the list of what is off counts most.
+    assert off == {"apple/apple-notes", "notion", "noisy", "memory/notes"}
+    assert f"{tmp_path}/gone: found no such folder" in found["built-ins"].diagnostics[0]
     assert found["coder/dev/tdd"].agent_id == "coder"
     assert found["time"].description == "an MCP server, started by uvx"
     # No part of an address but its host: the rest holds secrets.
@@ -110,6 +113,17 @@ def test_claude_code_has_servers_of_the_user_and_of_projects(tmp_path: Path) -> 
         "sentry": "disabled",
         "files": "ready",
         "pdf": "ready",
+        "diagram": "ready",
+        "agents/reviewer": "ready",
+        "commands/git/sync": "ready",
+        f"{project}:agents/tester": "ready",
+        **{
+            f"{plugin}{key}": status
+            for plugin, status in (("formatter@tools", "ready"), ("noisy@tools", "disabled"))
+            for key in ("", ":layout", ":commands/tidy", ":agents/tidier")
+        },
+        "formatter@tools:fmt": "ready",
+        "noisy@tools:drum": "disabled",
         f"{project}:db": "ready",
         f"{project}:release": "ready",
         f"{shared}:memory": "ready",
@@ -118,7 +132,15 @@ def test_claude_code_has_servers_of_the_user_and_of_projects(tmp_path: Path) -> 
         "built-ins": "ready",
     }
     assert found[f"{shared}:waiting"].name == "waiting"
-    assert "deny WebFetch" in found["built-ins"].diagnostics[0]
+    told = " ".join(found["built-ins"].diagnostics)
+    assert "deny WebFetch" in told
+    assert "the plugin gone@tools is installed, and its folder is not there" in told
+    # Skills that runtimes share are links into the folder that they share.
+    assert found["diagram"].description == "Draw diagrams."
+    assert found["commands/git/sync"].description == "Sync with the remote"
+    assert (found["agents/reviewer"].kind, found["agents/reviewer"].name) == ("tool", "reviewer")
+    assert found["formatter@tools"].description == "Formats."
+    assert found["noisy@tools:layout"].diagnostics == ("the plugin noisy@tools is switched off",)
     assert {one.manageability for one in found.values()} == {"observe-only"}
     assert "secret" not in json.dumps([one.to_json() for one in found.values()])
     assert "ada@" not in json.dumps([one.to_json() for one in found.values()])
@@ -177,29 +199,46 @@ def test_a_large_state_holds_up_nobody_and_is_read_again_when_it_has_changed(
 
 
 def test_codex_waits_for_its_login_and_says_how(tmp_path: Path) -> None:
-    out = by_key(CodexSource(homes.codex(tmp_path / "out", logged_in=False)))
-    ready = by_key(CodexSource(homes.codex(tmp_path / "in")))
+    out = by_key(CodexSource(homes.codex(tmp_path / "out/.codex", logged_in=False)))
+    ready = by_key(CodexSource(homes.codex_projects(homes.codex(tmp_path / "in/.codex"))))
 
+    shop, odd = (f"{tmp_path}/in/work/{name}" for name in ("shop", "odd"))
     assert {key: one.status for key, one in ready.items()} == {
         "github": "ready",
         "docs:latest": "disabled",
         "broken": "unavailable",
         "review": "disabled",
         ".system/skill-creator": "ready",
+        ".agents/diagram": "ready",
+        f"{shop}:lint": "ready",
+        f"{shop}/.codex/config.toml:shop-db": "ready",
+        f"{odd}:lint": "ready",
+        f"{odd}/.codex/config.toml:odd-db": "disabled",
         "built-ins": "ready",
     }
     assert ready["github"].manageability == "external-write"
     assert ready["review"].manageability == "observe-only"
+    assert ready[f"{shop}/.codex/config.toml:shop-db"].manageability == "observe-only"
+    assert "trust" in ready[f"{odd}/.codex/config.toml:odd-db"].diagnostics[0]
     assert out["github"].status == "manageable-but-pending-auth"
     assert "run `codex login`" in affordance(out["github"]).buttons[0].hint
+    assert "run `codex login`" in out["built-ins"].diagnostics[-1]
+    # What is switched off is so, whoever is logged in.
+    assert out["docs:latest"].status == "disabled"
     assert "secret" not in json.dumps([one.to_json() for one in ready.values()])
 
 
-def test_a_login_that_lies_elsewhere_is_not_looked_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "said", ['cli_auth_credentials_store = "keyring"', 'model_provider = "ollama"']
+)
+def test_codex_waits_for_no_login_that_cannot_be_seen_or_is_not_needed(
+    said: str, tmp_path: Path
+) -> None:
     root = homes.codex(tmp_path, logged_in=False)
-    homes.put(root / "config.toml", 'cli_auth_credentials_store = "keyring"\n' + homes.CODEX)
+    homes.put(root / "config.toml", f"{said}\n{homes.CODEX}")
 
-    assert "outside of its home" in by_key(CodexSource(root))["github"].hint
+    found = by_key(CodexSource(root))["github"]
+    assert (found.status, found.hint) == ("ready", "")
 
 
 def test_a_runtime_that_is_not_there_has_nothing(tmp_path: Path) -> None:
@@ -279,7 +318,7 @@ print(json.dumps([[len(one) for one in read], told]))
 def test_homes_are_never_opened_for_writing(tmp_path: Path) -> None:
     homes.hermes(tmp_path / ".hermes")
     homes.claude_code(tmp_path / ".claude", tmp_path / "code/shop")
-    homes.codex(tmp_path / ".codex", logged_in=False)
+    homes.codex_projects(homes.codex(tmp_path / ".codex", logged_in=False))
     everything = [tmp_path, *tmp_path.rglob("*")]
     for path in everything:
         path.chmod(0o555 if path.is_dir() else 0o444)
@@ -297,7 +336,7 @@ def test_homes_are_never_opened_for_writing(tmp_path: Path) -> None:
             path.chmod(0o755)
     counts, opened = json.loads(done.stdout)
 
-    assert counts == [10, 9, 6]
+    assert counts == [14, 23, 11]
     assert len(opened) >= 15
     writing = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
     assert [path for path, flags in opened if flags < 0 or flags & writing] == []

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from pydantic import ValidationError
+from tests.builtin_plugins.inventory import homes
 from tests.builtin_plugins.inventory.acme import OWNER, running
 from tests.builtin_plugins.inventory.claw import Claw, claw, served
 
@@ -71,6 +72,57 @@ async def test_the_settings_are_records(tmp_path: Path) -> None:
     assert records["docs"].provenance == "/home/ada/.openclaw/openclaw.json"
     assert records["built-ins"].manageability == "observe-only"
     assert "secret" not in json.dumps([record.to_json() for record in records.values()])
+
+
+async def test_without_its_gateway_the_files_are_read_and_nothing_is_switched(
+    tmp_path: Path,
+) -> None:
+    root = homes.openclaw(tmp_path / ".openclaw")
+    config = {"runtimes": ["openclaw"], "openclaw_home": str(root), "read_seconds": 10}
+    async with running(home=tmp_path / "home", inventory=config) as gate:
+        source = (await gate.statuses())["openclaw"]
+        rows = {one.source_key: one for one in (await gate.listed(runtime="openclaw")).records}
+        with pytest.raises(RuntimeDisconnectedError, match="start OpenClaw's gateway"):
+            await gate.ask("disable", id=rows["exec"].id)
+        degraded = gate.degraded()
+
+    assert (source.ok, source.why, degraded) == (True, "", {})
+    assert {key for key, one in rows.items() if one.status == "disabled"} == {
+        *("browser", "lobster", "peekaboo")
+    }
+    assert rows["exec"].buttons == ()
+    assert rows["linear"].description == "an MCP server at mcp.linear.app"
+    assert rows[f"{tmp_path}/clawd:crypt"].agent_id == "main"
+    assert rows[".agents/diagram"].description == "Draw diagrams."
+    assert "its files are read instead" in rows["built-ins"].diagnostics[0]
+    assert "ws://127.0.0.1:1 " in rows["built-ins"].diagnostics[0]
+    told = json.dumps([one.to_json() for one in rows.values()])
+    assert "secret" not in told
+    assert "hush" not in told
+
+
+async def test_its_gateway_is_asked_at_the_port_of_its_own_settings(tmp_path: Path) -> None:
+    async with claw() as gate:
+        root = homes.openclaw(tmp_path / ".openclaw", port=int(gate.url.rpartition(":")[2]))
+        one = OpenClawSource(root, linked("ws://127.0.0.1:1"))
+        try:
+            records = await found(one)
+        finally:
+            await one.close()
+
+    # What its gateway says counts; skills lie in folders all the same.
+    assert gate.connections == 1
+    assert {"docs", "matrix", "peekaboo"} <= set(records)
+    assert "linear" not in records
+    assert affordance(records["exec"]).path == "runtime"
+
+
+async def test_settings_that_are_none_are_told(tmp_path: Path) -> None:
+    root = homes.openclaw(tmp_path / ".openclaw")
+    (root / "openclaw.json").write_text("{ gateway: { port: `1` } }")
+    one = OpenClawSource(root, linked("ws://127.0.0.1:1"))
+
+    assert "line 1: found '`1`" in (await found(one))["built-ins"].diagnostics[0]
 
 
 async def test_one_connection_is_shared_and_made_again_when_it_ended() -> None:

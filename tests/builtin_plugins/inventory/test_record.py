@@ -114,7 +114,12 @@ def shown(**changes: Any) -> str:
                 "status": "manageable-but-pending-auth",
                 "hint": "run `codex login`",
             },
-            "enable (run `codex login`)",
+            "enable (run `codex login`) disable",
+            "transcoder",
+        ),
+        (
+            {"status": "manageable-but-pending-auth", "hint": "log in"},
+            "enable (log in)",
             "none",
         ),
         ({"manageability": "external-write"}, "disable", "transcoder"),

@@ -217,13 +217,23 @@ async def test_a_switch_of_the_users_own_keeps_its_line(tmp_path: Path) -> None:
     assert (tmp_path / "config.toml").read_text() == before
 
 
+async def test_servers_of_codex_are_switched_whoever_is_logged_in(tmp_path: Path) -> None:
+    source = CodexSource(homes.codex(tmp_path, logged_in=False))
+    before = homes.held(tmp_path)[tmp_path / "config.toml"]
+
+    off = await switched(source, "disable", "github")
+    on = await switched(source, "enable", "github")
+    with pytest.raises(UnsupportedCapabilityWriteError, match="codex login"):
+        await switched(source, "enable", "github")
+
+    assert (off.status, on.status) == ("disabled", "manageable-but-pending-auth")
+    assert homes.held(tmp_path)[tmp_path / "config.toml"] == before
+
+
 async def test_what_codex_does_not_cede_is_not_written(tmp_path: Path) -> None:
-    out = CodexSource(homes.codex(tmp_path / "out", logged_in=False))
     source = CodexSource(homes.codex(tmp_path / "in"))
     before = homes.held(tmp_path)
 
-    with pytest.raises(UnsupportedCapabilityWriteError, match="codex login"):
-        await switched(out, "disable", "github")
     for key in ("review", "built-ins", "broken"):
         with pytest.raises(UnsupportedCapabilityWriteError):
             await switched(source, "disable", key)

@@ -124,7 +124,8 @@ async def test_what_is_listed_says_what_may_be_done(tmp_path: Path) -> None:
     assert rows["mail"]["buttons"] == [{"action": "disable", "enabled": True, "hint": ""}]
     assert rows["chat"]["buttons"][0]["action"] == "enable"
     assert rows["git"]["buttons"] == [
-        {"action": "enable", "enabled": False, "hint": "run `acme login`"}
+        {"action": "enable", "enabled": False, "hint": "run `acme login`"},
+        {"action": "disable", "enabled": True, "hint": ""},
     ]
     assert (rows["bash"]["buttons"], rows["bash"]["note"]) == ([], "built-in, managed by acme")
     assert [row["source_key"] for row in tools["records"]] == ["bash"]
