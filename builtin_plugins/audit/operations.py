@@ -7,6 +7,7 @@ belongs to no session is for those from whom nothing is hidden.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -175,6 +176,9 @@ class AuditOperations:
         invocation: Invocation,
         after: Annotated[str, Field(pattern=r"^([^/]+/\d{1,18})?$")] = "",
         limit: Annotated[int, Field(ge=1, le=1000)] = 1000,
+        since: Annotated[str, Field(max_length=40)] = "",
+        until: Annotated[str, Field(max_length=40)] = "",
+        kind: str = "",
     ) -> ExportedRows:
         """Give rows in the order of chains and numbers, with their seals.
 
@@ -185,10 +189,29 @@ class AuditOperations:
         Args:
             after: Only rows behind this one: the ``next`` of a former answer.
             limit: So many rows at most.
+            since: Only rows from then on, ISO 8601.
+            until: Only rows of before then, ISO 8601.
+            kind: Only rows of this kind, such as ``tool_decided``.
         """
         behind = parse_head(f"{after}/") if after else None
         place = (behind.chain, behind.seq) if behind else ("", 0)
-        rows = await self._trail().page(place, limit)
+        rows = await self._trail().page(
+            place, limit, since=_moment(since), until=_moment(until), kind=kind
+        )
         last = f"{rows[-1]['chain']}/{rows[-1]['seq']}" if len(rows) == limit else ""
         sees = invocation.principal.sees
         return ExportedRows(rows=[dict(row) for row in rows if sees(row["session"])], next=last)
+
+
+def _moment(text: str) -> str:
+    """Return a time as rows have it."""
+    if not text:
+        return ""
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC).isoformat(timespec="microseconds")
+    except (ValueError, OverflowError):
+        raise TurnError(
+            f"found {text!r}, expected a time such as 2024-02-29T12:00",
+            code="invalid_params",
+            action="write it in ISO 8601",
+        ) from None

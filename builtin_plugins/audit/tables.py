@@ -155,6 +155,11 @@ class AuditKeeper:
         """Return conditions that say so: column -> the value that it must have."""
         return [_C[column] == value for column, value in filters.items()]
 
+    def between(self, since: str, until: str, kind: str) -> Sequence[ColumnElement[bool]]:
+        """Return conditions on when a row was written and of what kind it is; "" asks nothing."""
+        wanted = ((since, _C.at >= since), (until, _C.at < until), (kind, _C.kind == kind))
+        return [condition for value, condition in wanted if value]
+
 
 def _newest(connection: Connection) -> Head | None:
     by_time = _HEAD.order_by(*(column.desc() for column in AuditKeeper.place))

@@ -114,9 +114,18 @@ class Trail:
         """Return once everything that was handed over is written, or has failed."""
         await asyncio.gather(*tuple(self._handed_over), return_exceptions=True)
 
-    async def page(self, after: tuple[str, int], limit: int) -> Sequence[Mapping[str, Any]]:
+    async def page(
+        self,
+        after: tuple[str, int],
+        limit: int,
+        *,
+        since: str = "",
+        until: str = "",
+        kind: str = "",
+    ) -> Sequence[Mapping[str, Any]]:
         """Return rows in the order of chains and numbers, from behind `after` on."""
-        rows = await self._keeper.rows.page(after=after, newest=False, limit=limit)
+        wanted = self._keeper.between(since, until, kind)
+        rows = await self._keeper.rows.page(*wanted, after=after, newest=False, limit=limit)
         return [dict(row) for row in rows]
 
     async def verify(

@@ -330,12 +330,12 @@ class Control:
         self._last = event, Event("event", data)
         return self._last[1]
 
-    @operation("events.unsubscribe", quick=True, command="")
-    async def unsubscribe(self, invocation: Invocation, request: str | int) -> Cancelled:
-        """End a subscription of this socket.
+    @operation("request.cancel", also="events.unsubscribe", quick=True, command="")
+    async def cancel_request(self, invocation: Invocation, request: str | int) -> Cancelled:
+        """End what this socket has asked for and still runs: a subscription, or a replay.
 
         Args:
-            request: The id of this client's own `events.subscribe`.
+            request: The id of the request.
         """
         if not invocation.cancel(request):
             raise wire_error("not_found", "no such request of this socket runs")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -21,15 +22,12 @@ from hookgate import (
     Verdict,
     operations_of,
 )
+from hookgate.builtin_plugins.policy.bench.operations import Hits, PolicyOperations
 from hookgate.builtin_plugins.policy.desk.opening import opened
 from hookgate.builtin_plugins.policy.judge.engine import Engine, RuleOutcome
 from hookgate.builtin_plugins.policy.judge.facts import History, facts_of
 from hookgate.builtin_plugins.policy.judge.judging import Judge
-from hookgate.builtin_plugins.policy.operations import (
-    ApprovalOperations,
-    PolicyOperations,
-    QuarantineOperations,
-)
+from hookgate.builtin_plugins.policy.operations import ApprovalOperations, QuarantineOperations
 from hookgate.builtin_plugins.policy.rules.files import read_rules
 from hookgate.builtin_plugins.policy.rules.linting import nobody_named
 from hookgate.builtin_plugins.policy.rules.model import Rule
@@ -66,6 +64,7 @@ class Plugin:
         self._settings = settings
         self._judge = Judge(settings)
         self._history = History()
+        self._hits: dict[str, Hits] = defaultdict(Hits)
         self._desk: Desk | None = None
         self._quarantine: Quarantine | None = None
         self._version: tuple[str, str] = ("", "")
@@ -90,11 +89,13 @@ class Plugin:
 
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
-        """Offer the inbox and the table of verdicts."""
+        """Offer the inbox and the bench."""
         return operations_of(
             ApprovalOperations(lambda: self._open_desk),
             QuarantineOperations(lambda: self._open_quarantine),
-            PolicyOperations(self._settings, lambda: self._judge.engine),
+            PolicyOperations(
+                self._settings, lambda: self._judge.engine, self._hits, host.clock.now()
+            ),
         )
 
     @hookimpl
@@ -124,10 +125,10 @@ class Plugin:
         if self._quarantine is not None and (why := self._quarantine.why(turn, call)):
             return Verdict.deny(why, rule="quarantine")
         now = 0.0 if self._host is None else self._host.clock.monotonic()
-        verdict, shadow = self._judge.judge(turn, call, self._history, now)
-        if shadow:
+        verdict, ruled = self._judge.judge(turn, call, self._history, now)
+        if ruled.shadow:
             before = turn.get(SHADOW) or {}
-            turn[SHADOW] = {**before, call.id: shadow}
+            turn[SHADOW] = {**before, call.id: ruled.shadow}
         return verdict
 
     @hookimpl
@@ -136,8 +137,10 @@ class Plugin:
         host = self._host
         if host is None:
             return
-        if decision.allowed and self._judge.engine.rules:
-            self._history.add(host.clock.monotonic(), facts_of(turn, call))
+        if self._judge.engine.rules:
+            self._count(host, decision)
+            if decision.allowed:
+                self._history.add(host.clock.monotonic(), facts_of(turn, call))
         for outcome in (turn.get(SHADOW) or {}).get(call.id, ()):
             data = {
                 "rule": outcome.rule.name,
@@ -148,6 +151,8 @@ class Plugin:
                 "turn": turn.id,
                 "session": str(turn.session),
             }
+            hits = self._hits[outcome.rule.name]
+            hits.would, hits.last = hits.would + 1, host.clock.now()
             host.log.info("rule in shadow mode", **data)
             await host.record("policy_shadow", **data)
 
@@ -157,6 +162,12 @@ class Plugin:
         return None if self._desk is None else await self._desk.ask(turn, call, ask)
 
     # -- within ------------------------------------------------------------
+
+    def _count(self, host: Host, decision: Decision) -> None:
+        for verdict in decision.verdicts:
+            if verdict.plugin == "policy" and verdict.rule.startswith("rule:"):
+                hits = self._hits[verdict.rule.removeprefix("rule:")]
+                hits.decided, hits.last = hits.decided + 1, host.clock.now()
 
     def _use(self, host: Host, engine: Engine) -> None:
         host.standing(RULES).good()

@@ -17,11 +17,11 @@ def test_no_rule_of_a_sort_stops_the_call(name: str) -> None:
     call = ToolCall(id="c", tool=tool, arguments=policy_speed.some_arguments(1))
     history = policy_speed.some_history()
 
-    verdict, shadow = Judge(PolicySettings(), engine).judge(
+    verdict, ruled = Judge(PolicySettings(), engine).judge(
         policy_speed.some_turn(tool), call, history, float(policy_speed.REMEMBERED)
     )
 
-    assert (verdict.effect, shadow) == (Effect.ALLOW, ())
+    assert (verdict.effect, ruled.shadow) == (Effect.ALLOW, ())
     if name.startswith("100"):
         assert len(engine.rules) == policy_speed.RULES
 

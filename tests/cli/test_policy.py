@@ -208,7 +208,7 @@ def test_decisions_on_record_are_judged_again(hookgate: CommandLine, here: Path)
         assert "2 decisions: 1 stay, 1 allow -> deny" in ran.out
     data = hookgate("policy", "replay", "--rules", "no.yaml", "--json").json
     (flip,) = data["decisions"]
-    assert (flip["tool"], flip["was"], flip["is"], flip["is_rule"]) == (
+    assert (flip["tool"], flip["old"], flip["new"], flip["new_rule"]) == (
         "calculate",
         "allow",
         "deny",
@@ -218,6 +218,8 @@ def test_decisions_on_record_are_judged_again(hookgate: CommandLine, here: Path)
     assert hookgate("policy", "replay", "--since", "1h", "--json").json["rows"] == 2
     assert hookgate("policy", "replay", "--since", "2999-01-01", "--json").json["rows"] == 0
     assert hookgate("policy", "replay", "--since", "soon").code == 2
+    compared = hookgate("policy", "diff", "rules", "no.yaml", "--since", "1h", "--json").json
+    assert compared["calls"]["flips"] == {"allow -> deny": 1}
     covered = hookgate("policy", "coverage", "no.yaml", "--export", str(export))
     assert "100% of 1 rule exercised by 2 calls" in covered.out
 

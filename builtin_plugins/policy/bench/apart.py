@@ -2,7 +2,7 @@
 
 A condition holds the interpreter while it is evaluated, and one may take seconds and gigabytes.
 What comes over the wire is therefore judged where that has an end: in a process that may take so
-much time and memory, one at a time.
+much memory, and so much time for each thing that it is asked.
 """
 
 from __future__ import annotations
@@ -11,33 +11,21 @@ import asyncio
 import contextlib
 import json
 import os
+import pickle
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
-from time import monotonic
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
-from hookgate import Flags, TurnError
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.policy.bench.cases import Case, Tried
-    from hookgate.builtin_plugins.policy.rules.linting import KnownTool
-    from hookgate.kit.content.problems import Problem
+from hookgate import TurnError
 
 SECONDS = 15.0
-"""So long the process may take, its start counted."""
+"""So long the process may take for an answer; for the first one, its start counted."""
 CPU_SECONDS = 6
-TRY_SECONDS = 3.0
-"""After so long no further case is begun."""
 MEMORY_BYTES = 1024**3
-MOST_CASES = 200
-"""So many cases are tried; what is left is said."""
-MOST_CHARS = 1000
-"""So much is told of what is expected and found, and of arguments."""
 MOST_WAITING = 8
-
-RULES_FILE = "rules.yaml"
-CASES_FILE = "rules.test.yaml"
+LONGEST_ANSWER = 16 * 1024**2
+NICE = 10
+"""Turns go first where processors are few."""
 
 # What an interpreter may need of the environment to start. Nothing else of it is handed over.
 _KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
@@ -48,29 +36,79 @@ _START = (
 
 
 class Apart:
-    """Has work done in another process, one at a time."""
+    """Has work done in other processes.
 
-    def __init__(self) -> None:
-        self._one = asyncio.Lock()
+    Args:
+        at_once: So many of them at once.
+        waiting: So many others may run or wait; who comes then is refused.
+    """
+
+    def __init__(self, at_once: int = 1, waiting: int = MOST_WAITING) -> None:
+        self._some = asyncio.Semaphore(at_once)
+        self._most = waiting
         self._waiting = 0
 
     async def do(self, work: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the process has found.
+        """Return what a process has found out.
 
         Raises:
             TurnError: It took too long or too much, or many others wait.
         """
-        if self._waiting >= MOST_WAITING:
+        async with self.begun() as child:
+            return await child.ask(work)
+
+    @contextlib.asynccontextmanager
+    async def begun(self) -> AsyncIterator[Child]:
+        """Start a process; it ends with the block, whatever it does then.
+
+        Raises:
+            TurnError: Many others wait.
+        """
+        if self._waiting >= self._most:
             raise TurnError("other rules are being tried", code="busy", action="try again")
         self._waiting += 1
         try:
-            async with self._one:
-                return await _done(json.dumps(work).encode())
+            async with self._some, _started() as child:
+                yield child
         finally:
             self._waiting -= 1
 
 
-async def _done(work: bytes) -> dict[str, Any]:
+class Child:
+    """A process that answers one question after the other."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def ask(self, work: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what it has found out.
+
+        Raises:
+            TurnError: It took too long or too much.
+        """
+        write, read = self._process.stdin, self._process.stdout
+        assert write is not None, "it was started with pipes"
+        assert read is not None, "it was started with pipes"
+        said = b""
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            async with asyncio.timeout(SECONDS):
+                write.write(pickle.dumps(work))
+                await write.drain()
+                said = await read.readline()
+        if not said:
+            raise TurnError(
+                f"the rules and cases took more than {CPU_SECONDS} seconds or "
+                f"{MEMORY_BYTES // 1024**2} MB, and nothing was found out",
+                code="invalid_params",
+                action="try fewer of them, or conditions without loops in loops",
+            )
+        # JSON and no pickle: what is found out there is about what somebody else wrote.
+        found: dict[str, Any] = json.loads(said)
+        return found
+
+
+@contextlib.asynccontextmanager
+async def _started() -> AsyncIterator[Child]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-c", _START, *(one for one in sys.path if one)),
         stdin=asyncio.subprocess.PIPE,
@@ -79,53 +117,42 @@ async def _done(work: bytes) -> dict[str, Any]:
         start_new_session=True,
         cwd="/",
         env={name: os.environ[name] for name in _KEPT if name in os.environ},
+        limit=LONGEST_ANSWER,
     )
     try:
-        async with asyncio.timeout(SECONDS):
-            said, _ = await process.communicate(work)
-    except TimeoutError:
-        said = b""
+        yield Child(process)
     finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-    if process.returncode or not said:
-        raise TurnError(
-            f"the rules and cases took more than {CPU_SECONDS} seconds or "
-            f"{MEMORY_BYTES // 1024**2} MB, and nothing was found out",
-            code="invalid_params",
-            action="try fewer of them, or conditions without loops in loops",
-        )
-    found: dict[str, Any] = json.loads(said)
-    return found
-
-
-def plain(tool: KnownTool) -> dict[str, Any]:
-    """Return a tool as JSON has it."""
-    arguments = None if tool.arguments is None else sorted(tool.arguments)
-    return {**asdict(tool), "flags": tool.flags.to_json(), "arguments": arguments}
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
 
 
 # -- in the process --------------------------------------------------------------------
 
 
 def main() -> None:
-    """Read the work from standard input, and write what was found."""
+    """Answer what standard input asks, until it ends."""
     _limit()
-    work = json.load(sys.stdin.buffer)
-    sys.stdout.write(json.dumps(found_of(work)))
-    sys.stdout.flush()
+    from hookgate.builtin_plugins.policy.bench.answers import Answers
+
+    answers = Answers()
+    with contextlib.suppress(EOFError):
+        while True:
+            work = pickle.load(sys.stdin.buffer)
+            _more_time()
+            sys.stdout.write(f"{json.dumps(answers.to(work))}\n")
+            sys.stdout.flush()
     os._exit(0)  # what is freed one by one now is gone all the same
 
 
 def _limit() -> None:
+    with contextlib.suppress(OSError):
+        os.nice(NICE)
     try:
         import resource
     except ImportError:
         return
     for kind, most in (
-        (resource.RLIMIT_CPU, CPU_SECONDS),
         (resource.RLIMIT_AS, MEMORY_BYTES),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),
@@ -133,80 +160,16 @@ def _limit() -> None:
         # macOS has no limit of memory that holds.
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(kind, (most, most))
+    _more_time()
 
 
-def found_of(work: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is wrong with rules and cases, and what became of the cases."""
-    from hookgate.builtin_plugins.policy.bench.bench import Bench
-    from hookgate.builtin_plugins.policy.bench.cases import read_text_of_cases, run_case
-    from hookgate.builtin_plugins.policy.rules.files import named_once, read_text_of_rules
-    from hookgate.builtin_plugins.policy.rules.linting import KnownTool, lint, lint_tools
-    from hookgate.builtin_plugins.policy.settings import PolicySettings
-
-    settings = PolicySettings.model_validate(work["settings"])
-    rules = named_once(read_text_of_rules(work["rules"], RULES_FILE))
-    problems = list(rules.problems)
-    if not rules.failed:
-        tools = [KnownTool(**_read_tool(one)) for one in work["tools"]]
-        problems += [*lint(rules.found, settings), *lint_tools(rules.found, tools)]
-    found: dict[str, Any] = {"rules": [rule.name for rule in rules.found]}
-    cases: tuple[Case, ...] = ()
-    failed = rules.failed
-    if work["cases"] is not None:
-        reading = read_text_of_cases(work["cases"], CASES_FILE)
-        problems += reading.problems
-        failed = failed or reading.failed
-        cases = () if failed else reading.found
-    problems.sort(key=lambda one: (one.file, one.line or 0))
-    found["problems"] = [_problem(one) for one in problems]
-    tried: list[Tried] = []
-    if cases:
-        bench, until = Bench(settings, rules.found), monotonic() + TRY_SECONDS
-        for case in cases[:MOST_CASES]:
-            if monotonic() > until:
-                break
-            tried.append(run_case(bench, case))
-    found |= {
-        "cases": [_case(one) for one in tried],
-        "passed": sum(one.passed for one in tried),
-        "failed": sum(not one.passed for one in tried),
-        "left": len(cases) - len(tried),
-    }
-    found["ok"] = not failed and not found["failed"] and not found["left"]
-    return found
-
-
-def _read_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
-    arguments = tool["arguments"]
-    return {
-        **tool,
-        "flags": Flags.from_mapping(tool["flags"]),
-        "arguments": None if arguments is None else frozenset(arguments),
-    }
-
-
-def _problem(one: Problem) -> dict[str, Any]:
-    return {
-        "file": one.file,
-        "line": one.line or 0,
-        "key": one.key[:MOST_CHARS],
-        "severity": one.severity,
-        "found": one.found[:MOST_CHARS],
-        "expected": one.expected[:MOST_CHARS],
-    }
-
-
-def _case(one: Tried) -> dict[str, Any]:
-    return {
-        "name": one.case.name,
-        "line": one.case.line,
-        "passed": one.passed,
-        "wrong": list(_short(one.wrong)),
-        "effect": one.found.effect,
-        "rule": one.found.rule,
-        "why": one.found.why[:MOST_CHARS],
-    }
-
-
-def _short(texts: Sequence[str]) -> Iterator[str]:
-    return (text[:MOST_CHARS] for text in texts)
+def _more_time() -> None:
+    """Let the next answer take as much time as each may."""
+    try:
+        import resource
+    except ImportError:
+        return
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    soft = int(used.ru_utime + used.ru_stime) + CPU_SECONDS
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.getrlimit(resource.RLIMIT_CPU)[1]))

@@ -127,10 +127,10 @@ class Bench:
             if number:
                 facts = replace(facts, arguments=arguments)
             turn, call = imagined(facts)
+            verdict, ruled = self._judge.judge(turn, call, history, now)
             if every:
-                looked = self.engine.judge(facts_of(turn, call), history, now, every=True)
-                judgements.append(looked)
-            verdict, _ = self._judge.judge(turn, call, history, now)
+                ruled = self.engine.judge(facts_of(turn, call), history, now, every=True)
+            judgements.append(ruled)
             if verdict.arguments is not None and verdict.arguments != arguments:
                 arguments = verdict.arguments
                 rewritten = verdict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -15,7 +16,6 @@ from hookgate.builtin_plugins.policy.rules.digesting import said
 from hookgate.builtin_plugins.policy.rules.linting import sample_of
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.policy.judge.engine import Judgement
     from hookgate.builtin_plugins.policy.rules.model import Rule
     from hookgate.builtin_plugins.policy.settings import PolicySettings
 
@@ -41,6 +41,16 @@ class Differing:
     old: Found
     new: Found
 
+    def to_json(self) -> dict[str, str]:
+        """Return it for programs."""
+        return {
+            "what": self.what,
+            "old": self.old.effect,
+            "old_rule": self.old.rule,
+            "new": self.new.effect,
+            "new_rule": self.new.rule,
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
@@ -61,6 +71,17 @@ class Difference:
     table: tuple[Differing, ...]
     cases: tuple[Differing, ...]
     cells: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return {
+            "added": list(self.added),
+            "removed": list(self.removed),
+            "changed": {name: list(keys) for name, keys in self.changed.items()},
+            "lines": self.cells,
+            "table": [one.to_json() for one in self.table],
+            "cases": [one.to_json() for one in self.cases],
+        }
 
 
 def compare(
@@ -143,14 +164,16 @@ class Covered:
         decisive: How often it decided.
         held: How often it held.
         unknown: How often it could not be said whether it holds.
-        failed: How often it did not hold.
+        effects: What followed from it, or would have in shadow mode, and how often.
+        last: When it had a say last, as it was given; "" for never.
     """
 
     rule: Rule
     decisive: int = 0
     held: int = 0
     unknown: int = 0
-    failed: int = 0
+    effects: Counter[str] = field(default_factory=Counter)
+    last: str = ""
 
     @property
     def exercised(self) -> bool:
@@ -165,31 +188,32 @@ class Coverage:
     Attributes:
         rows: The rules, in their order.
         calls: How many calls there were.
+        looks: How often they were looked at: a call that is rewritten is judged anew.
     """
 
     rows: dict[str, Covered] = field(default_factory=dict)
     calls: int = 0
+    looks: int = 0
 
     @classmethod
     def of(cls, rules: Iterable[Rule]) -> Coverage:
         """Return a coverage of nothing yet."""
         return cls(rows={rule.name: Covered(rule=rule) for rule in rules})
 
-    def take(self, found: Found) -> None:
-        """Count a call that was judged with the outcomes of every rule."""
+    def take(self, found: Found, at: str = "") -> None:
+        """Count a call that was judged, at the time `at`."""
         self.calls += 1
         for judgement in found.judgements:
-            self._take(judgement)
-        decisive = self.rows.get(found.rule.removeprefix("rule:"))
-        if decisive is not None and found.rule.startswith("rule:"):
-            decisive.decisive += 1
-
-    def _take(self, judgement: Judgement) -> None:
-        for outcome in judgement.outcomes:
-            row = self.rows[outcome.rule.name]
-            row.held += outcome.state == "holds"
-            row.unknown += outcome.state == "unknown"
-            row.failed += outcome.state == "fails"
+            self.looks += 1
+            for outcome in judgement.outcomes:
+                row = self.rows[outcome.rule.name]
+                row.held += outcome.state == "holds"
+                row.unknown += outcome.state == "unknown"
+                if outcome.effect is not None:
+                    row.effects[outcome.effect] += 1
+                    row.last = max(row.last, at)
+        if found.rule.startswith("rule:"):
+            self.rows[found.rule.removeprefix("rule:")].decisive += 1
 
     @property
     def percent(self) -> float:
@@ -197,3 +221,16 @@ class Coverage:
         if not self.rows:
             return 100.0
         return 100.0 * sum(row.exercised for row in self.rows.values()) / len(self.rows)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return the rules for programs, in their order."""
+        return [
+            {
+                "rule": name,
+                "decisive": row.decisive,
+                "held": row.held,
+                "unknown": row.unknown,
+                "failed": self.looks - row.held - row.unknown,
+            }
+            for name, row in self.rows.items()
+        ]

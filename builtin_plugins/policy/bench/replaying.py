@@ -1,8 +1,8 @@
 """Replaying: decisions of the audit, judged again under other rules or another profile.
 
-The rows are gone through in the order in which they were written, and what was allowed is
-remembered as a gateway would, so that rules about what came before are judged, too. Each start
-of a gateway begins with nothing to remember.
+The rows are gone through in the order in which they were written, one by one, and what was
+allowed is remembered as a gateway would, so that rules about what came before are judged, too.
+Each start of a gateway begins with nothing to remember.
 """
 
 from __future__ import annotations
@@ -10,26 +10,36 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from hookgate import Flags, Provenance
 from hookgate.builtin_plugins.policy.bench.bench import Bench, Found, session_of
+from hookgate.builtin_plugins.policy.bench.comparing import Coverage
 from hookgate.builtin_plugins.policy.judge.engine import Engine
-from hookgate.builtin_plugins.policy.judge.facts import Facts, History
+from hookgate.builtin_plugins.policy.judge.facts import LONGEST, Facts, History
 from hookgate.builtin_plugins.policy.rules.linting import arguments_of
 from hookgate.builtin_plugins.policy.rules.model import Rule
 from hookgate.builtin_plugins.policy.settings import RuleEffect
+from hookgate.kit.durations import FORMS, seconds_of
 from hookgate.settings import MASK as SECRET
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.rules.conditions import Condition
 
-Standing: TypeAlias = Literal["same", "flip", "undecidable"]
+Standing: TypeAlias = Literal["same", "flip", "undecidable", "passed_over"]
 
 EVERYTHING = "*"
 """Stands for the path of each argument, where it is not known which one was masked."""
+
+KIND = "tool_decided"
+"""The kind of the rows that can be judged again."""
+
+MOST_REASONS = 20
+"""So many reasons for which something cannot be judged again are counted each by itself."""
+OTHERS = "other reasons"
 
 _FIELDS = ("plugin", "sandbox", "owner", "agent", "channel", "account", "peer", "principal")
 
@@ -44,9 +54,11 @@ class Recorded:
         at: When, in seconds since 1970.
         when: The same, as it was written.
         facts: The call, as far as it is on record.
-        effect: What policy said of it; "" where policy was not asked, or a tool was quarantined.
+        effect: What policy said of it; "" where it had no say.
         rule: What decided that.
         allowed: Whether the call ran.
+        call: The call's id.
+        silent: Why policy had no say.
         by_policy: Whether policy, or a person whom it asked, was who denied it.
         rewritten: Whether its arguments are others than the model's.
         blind: Whether more than arguments is masked.
@@ -60,6 +72,8 @@ class Recorded:
     effect: RuleEffect | Literal[""]
     rule: str
     allowed: bool
+    call: str = ""
+    silent: str = ""
     by_policy: bool = True
     rewritten: bool = False
     blind: bool = False
@@ -71,47 +85,115 @@ class Replayed:
 
     Attributes:
         recorded: The decision.
-        standing: Whether it stays, flips, or cannot be said.
+        standing: Whether it stays, flips, cannot be said, or was not policy's.
+        old: What it was: on record, or by the rules that others are held against.
+        old_rule: What decided that.
         found: What follows now, as far as it can be said.
         why: Why it cannot be said, or why it follows.
     """
 
     recorded: Recorded
     standing: Standing
+    old: str
+    old_rule: str
     found: Found
     why: str = ""
 
+    def to_json(self) -> dict[str, Any]:
+        """Return it for programs."""
+        one, known = self.recorded, self.standing in ("same", "flip")
+        return {
+            "row": one.place,
+            "at": one.when,
+            "tool": one.facts.tool,
+            "session": one.facts.session,
+            "turn": one.facts.turn,
+            "call": one.call,
+            "standing": self.standing,
+            "old": self.old,
+            "old_rule": self.old_rule,
+            "new": self.found.effect if known else "",
+            "new_rule": self.found.rule if known else "",
+            "why": self.why,
+        }
+
 
 @dataclass(slots=True)
-class Replay:
-    """What came of a replay.
+class Tally:
+    """How many decisions stand, flip, or cannot be judged again.
 
     Attributes:
-        rows: The decisions that were judged again.
-        passed_over: Decisions in which policy had no say.
-        flips: How many flip, by what they were and what they become.
+        rows: Decisions of policy that were judged again.
+        same: Those that stay.
+        flips: Those that flip, by what they were and what they become: ``allow -> deny``.
+        undecidable: Those of which nothing can be said.
+        passed_over: Decisions in which policy had no say, beside `rows`.
+        reasons: Why nothing could be said, or policy had no say, and how often.
     """
 
-    rows: list[Replayed] = field(default_factory=list)
+    rows: int = 0
+    same: int = 0
+    flips: Counter[str] = field(default_factory=Counter)
+    undecidable: int = 0
     passed_over: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
 
-    @property
-    def flips(self) -> dict[str, int]:
-        """How many flip: ``allow -> deny`` and so on."""
-        return dict(
-            Counter(
-                f"{one.recorded.effect} -> {one.found.effect}"
-                for one in self.rows
-                if one.standing == "flip"
-            )
-        )
+    def take(self, one: Replayed) -> None:
+        """Count one more."""
+        self.rows += one.standing != "passed_over"
+        match one.standing:
+            case "same":
+                self.same += 1
+            case "flip":
+                self.flips[f"{one.old} -> {one.found.effect}"] += 1
+            case "undecidable":
+                self.undecidable += 1
+                self.because(one.why)
+            case "passed_over":
+                self.passed_over += 1
+                self.because(one.why)
 
-    def count(self, standing: Standing) -> int:
-        """Return how many decisions stand so."""
-        return sum(one.standing == standing for one in self.rows)
+    def because(self, why: str) -> None:
+        """Count a reason for which something cannot be judged again."""
+        known = why in self.reasons or len(self.reasons) < MOST_REASONS
+        self.reasons[why if known else OTHERS] += 1
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts for programs."""
+        return {
+            "rows": self.rows,
+            "same": self.same,
+            "flips": dict(self.flips),
+            "undecidable": self.undecidable,
+            "passed_over": self.passed_over,
+            "reasons": dict(self.reasons),
+        }
 
 
 # -- reading ---------------------------------------------------------------------------
+
+
+def moment(text: str, now: datetime) -> datetime:
+    """Return a time that is written as ``2024-02-29T12:00``, or as ``7d`` for so long ago.
+
+    Raises:
+        ValueError: It is written otherwise.
+    """
+    with suppress(ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(now.timestamp() - seconds_of(text), UTC)
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError(
+            f"found {text!r}, expected a time such as 2024-02-29T12:00, or {FORMS}"
+        ) from None
+
+
+def asked_since(since: datetime | None) -> str:
+    """Return from when on rows are needed: rules look back at what came before."""
+    if since is None:
+        return ""
+    return datetime.fromtimestamp(max(since.timestamp() - LONGEST, 0), UTC).isoformat()
 
 
 def rows_of_export(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
@@ -139,19 +221,24 @@ def read_rows(rows: Iterable[Mapping[str, Any]]) -> list[Recorded]:
     Raises:
         ValueError: A row is not what the audit writes; it names the row.
     """
-    decided = [row for row in rows if row.get("kind") == "tool_decided"]
-    found = []
-    for row in decided:
-        try:
-            found.append(_recorded(row))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            place = f"{row.get('chain', '?')}/{row.get('seq', '?')}"
-            raise ValueError(
-                f"the row {place} is no decision that can be judged again ({error}): expected "
-                "what `hookgate audit export` writes"
-            ) from error
-    order = {id(one): (row["chain"], row["seq"]) for one, row in zip(found, decided, strict=True)}
-    return sorted(found, key=lambda one: order[id(one)])
+    decided = [(read_row(row), row) for row in rows if row.get("kind") == KIND]
+    return [one for one, _ in sorted(decided, key=lambda two: (two[1]["chain"], two[1]["seq"]))]
+
+
+def read_row(row: Mapping[str, Any]) -> Recorded:
+    """Return the decision of a row of the audit.
+
+    Raises:
+        ValueError: It is not what the audit writes; it names the row.
+    """
+    try:
+        return _recorded(row)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        place = f"{row.get('chain', '?')}/{row.get('seq', '?')}"
+        raise ValueError(
+            f"the row {place} is no decision that can be judged again ({error}): expected "
+            "what `hookgate audit export` writes"
+        ) from error
 
 
 def _recorded(row: Mapping[str, Any]) -> Recorded:
@@ -178,7 +265,10 @@ def _recorded(row: Mapping[str, Any]) -> Recorded:
         **{key: data[key] for key in _FIELDS},
     )
     allowed = row["outcome"] == "allow"
-    judged = verdict is not None and verdict["rule"] != "quarantine"
+    silent = "policy had no say" if verdict is None else ""
+    if verdict is not None and verdict["rule"] == "quarantine":
+        silent = "the tool was in quarantine"
+    judged = not silent
     others = [one for one in data["verdicts"] if one["plugin"] != "policy"]
     return Recorded(
         place=f"{row['chain']}/{row['seq']}",
@@ -187,6 +277,8 @@ def _recorded(row: Mapping[str, Any]) -> Recorded:
         when=row["at"],
         facts=facts,
         effect=verdict["effect"] if verdict is not None and judged else "",
+        silent=silent,
+        call=row.get("call", ""),
         rule=verdict["rule"] if verdict is not None else "",
         allowed=allowed,
         by_policy=judged
@@ -210,42 +302,89 @@ def _flags(data: Mapping[str, Any]) -> Flags:
 # -- judging ---------------------------------------------------------------------------
 
 
-def replay(
-    bench: Bench,
-    rows: Sequence[Recorded],
-    *,
-    since: float | None = None,
-    limit: int | None = None,
-    every: bool = False,
-) -> Replay:
-    """Judge decisions again.
+class Replay:
+    """Judges decisions again, one after the other, in the order in which they were made.
 
-    Args:
-        bench: What they are judged by.
-        rows: The decisions, in the order in which they were made.
-        since: Decisions before this time, in seconds since 1970, are remembered and not judged.
-        limit: So many decisions are judged at most, the newest ones.
-        every: Whether the outcomes of all rules are wanted, of those that fail too.
+    Attributes:
+        coverage: Which rules had a say, and when they had it last.
     """
-    judged = [one for one in rows if since is None or one.at >= since]
-    judged = judged[max(len(judged) - limit, 0) :] if limit is not None else judged
-    wanted = {id(one) for one in judged}
-    done, doubts = Replay(), _Doubts(bench)
-    history, chain = History(), ""
-    for one in rows:
-        if one.chain != chain:
-            history, chain = History(), one.chain
-        found = bench.decide(one.facts, history, one.at, every=every)
-        doubt = doubts.about(one, found, history)
-        if id(one) not in wanted:
-            pass
-        elif one.effect:
-            done.rows.append(_judged(one, found, doubt))
+
+    def __init__(
+        self,
+        bench: Bench,
+        *,
+        old: Bench | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        turn: str = "",
+    ) -> None:
+        """Judge by `bench`.
+
+        Args:
+            bench: What decisions are judged by.
+            old: What that is held against; None for what is on record.
+            since: Decisions before this time, in seconds since 1970, are remembered alone.
+            until: So are those from this time on.
+            turn: So are those of other turns than this one; "" judges all.
+        """
+        self.coverage = Coverage.of(bench.engine.rules)
+        self._new = _Way(bench)
+        self._old = None if old is None else _Way(old)
+        self._since = float("-inf") if since is None else since
+        self._until = float("inf") if until is None else until
+        self._turn = turn
+
+    def take(self, one: Recorded) -> Replayed | None:
+        """Return what becomes of a decision; None where it was remembered alone."""
+        found, doubt = self._new.judge(one)
+        old, old_rule, old_doubt = str(one.effect), one.rule, ""
+        if self._old is not None:
+            before, old_doubt = self._old.judge(one)
+            old, old_rule = before.effect, before.rule
+        if not self.wants(one.at, one.facts.turn):
+            return None
+        standing: Standing
+        if not one.effect:
+            standing, why = "passed_over", one.silent
+        elif doubt or old_doubt:
+            standing, why = "undecidable", doubt or old_doubt
         else:
-            done.passed_over += 1
+            self.coverage.take(found, one.when)
+            same = found.effect == old or (
+                # What it was before it was rewritten is not on record: nothing is left to rewrite.
+                self._old is None and one.rewritten and {found.effect, old} <= {"allow", "rewrite"}
+            )
+            standing, why = "same" if same else "flip", found.why
+        return Replayed(
+            recorded=one, standing=standing, old=old, old_rule=old_rule, found=found, why=why
+        )
+
+    def wants(self, at: float, turn: str) -> bool:
+        """Whether a decision of this time and turn is judged, and not remembered alone."""
+        return self._since <= at < self._until and self._turn in ("", turn)
+
+    def each(self, rows: Iterable[Recorded]) -> Iterator[Replayed]:
+        """Yield what becomes of the decisions that are judged."""
+        return (found for one in rows if (found := self.take(one)) is not None)
+
+
+class _Way:
+    """One set of rules on its way through the record, with what it would have let run."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._doubts = _Doubts(bench)
+        self._history, self._chain = History(), ""
+
+    def judge(self, one: Recorded) -> tuple[Found, str]:
+        """Return what follows, and why that cannot be said, if so."""
+        if one.chain != self._chain:
+            self._history, self._chain = History(), one.chain
+        found = self._bench.decide(one.facts, self._history, one.at)
+        doubt = self._doubts.about(one, found, self._history)
         if one.allowed if doubt else _runs(one, found):
-            history.add(one.at, one.facts)
-    return done
+            self._history.add(one.at, one.facts)
+        return found, doubt
 
 
 def _runs(one: Recorded, found: Found) -> bool:
@@ -260,17 +399,6 @@ def _runs(one: Recorded, found: Found) -> bool:
     if found.effect == "ask" or not one.by_policy:
         return one.allowed
     return True
-
-
-def _judged(one: Recorded, found: Found, doubt: str) -> Replayed:
-    if doubt:
-        return Replayed(recorded=one, standing="undecidable", found=found, why=doubt)
-    same = found.effect == one.effect or (
-        # What it was before it was rewritten is not on record: now nothing is left to rewrite.
-        one.rewritten and {found.effect, one.effect} <= {"allow", "rewrite"}
-    )
-    standing: Standing = "same" if same else "flip"
-    return Replayed(recorded=one, standing=standing, found=found, why=found.why)
 
 
 class _Doubts:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,13 +19,13 @@ from hookgate.builtin_plugins.policy.commands.files import (
     settings_of,
 )
 from hookgate.kit.commands import JsonOption, State, state_of
-from hookgate.kit.durations import FORMS, seconds_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hookgate.builtin_plugins.policy.bench.comparing import Coverage, Differing
-    from hookgate.builtin_plugins.policy.bench.replaying import Recorded, Replay
+    from hookgate.builtin_plugins.policy.bench.bench import Bench
+    from hookgate.builtin_plugins.policy.bench.comparing import Coverage
+    from hookgate.builtin_plugins.policy.bench.replaying import Recorded, Replayed
 
 SHOWN = 50
 """Lines that a terminal gets at most; --json has all."""
@@ -33,6 +33,11 @@ SHOWN = 50
 Export = Annotated[
     Path | None,
     typer.Option("--export", metavar="FILE", help="What `hookgate audit export --out` wrote."),
+]
+
+Since = Annotated[
+    str,
+    typer.Option(help="Only from then on: 2024-02-29T12:00, or the last 90s, 10m, 24h, 7d."),
 ]
 
 
@@ -48,10 +53,7 @@ def replay(
     profile: Annotated[
         Profile | None, typer.Option(help="Another profile than the settings'.")
     ] = None,
-    since: Annotated[
-        str,
-        typer.Option(help="Only from then on: 2024-02-29T12:00, or the last 90s, 10m, 24h, 7d."),
-    ] = "",
+    since: Since = "",
     limit: Annotated[
         int | None, typer.Option(min=1, help="So many decisions at most, the newest ones.")
     ] = None,
@@ -71,79 +73,75 @@ def replay(
         hookgate policy replay --rules rules --since 24h
     """
     from hookgate.builtin_plugins.policy.bench.bench import Bench
-    from hookgate.builtin_plugins.policy.bench.replaying import replay as judge_again
 
     state = state_of(ctx)
     where = paths_of(state, rule, needed=False)
     bench = Bench(settings_of(state), rules(state, where), profile)
-    found = judge_again(bench, _recorded(state, export), since=_since(since), limit=limit)
-    data = {
-        "rows": len(found.rows),
-        "same": found.count("same"),
-        "flips": found.flips,
-        "undecidable": found.count("undecidable"),
-        "passed_over": found.passed_over,
-        "profile": bench.settings.profile,
-        "decisions": [_row(one) for one in found.rows if one.standing != "same"],
-    }
-    state.show(data, lambda console: _print_replay(console, found, data))
-    if fail_on_flip and found.flips:
+    data = _replayed(state, export, bench, since=since, limit=limit)
+    data |= {"profile": bench.settings.profile}
+    state.show(data, lambda console: _print_replay(console, data))
+    if fail_on_flip and data["flips"]:
         raise typer.Exit(1)
 
 
-def _row(one: Any) -> dict[str, Any]:
-    before = one.recorded
-    return {
-        "row": before.place,
-        "at": before.when,
-        "tool": before.facts.tool,
-        "session": before.facts.session,
-        "standing": one.standing,
-        "was": before.effect,
-        "was_rule": before.rule,
-        "is": one.found.effect if one.standing == "flip" else "",
-        "is_rule": one.found.rule if one.standing == "flip" else "",
-        "why": one.why,
-    }
+def _replayed(
+    state: State,
+    export: Path | None,
+    bench: Bench,
+    *,
+    old: Bench | None = None,
+    since: str = "",
+    limit: int | None = None,
+) -> dict[str, Any]:
+    """Return how many decisions on record stay, and each of those that do not."""
+    from hookgate.builtin_plugins.policy.bench.replaying import Replay, Tally
+
+    start = _since(since)
+    run = Replay(bench, old=old, since=start.timestamp() if start else None)
+    tally, decisions = Tally(), []
+    found: Iterable[Replayed] = run.each(_recorded(state, export, start))
+    for one in found if limit is None else deque(found, maxlen=limit):
+        tally.take(one)
+        if one.standing in ("flip", "undecidable"):
+            decisions.append(one.to_json())
+    return {**tally.to_json(), "decisions": decisions}
 
 
-def _recorded(state: State, export: Path | None) -> list[Recorded]:
-    from hookgate.builtin_plugins.policy.bench.replaying import read_rows, rows_of_export
+def _recorded(state: State, export: Path | None, since: datetime | None) -> Iterator[Recorded]:
+    from hookgate.builtin_plugins.policy.bench.replaying import read_row, read_rows, rows_of_export
 
     try:
         if export is None:
-            return read_rows(_asked(state))
-        with export.open(encoding="utf-8") as file:
-            return read_rows(rows_of_export(file))
+            yield from map(read_row, _asked(state, since))
+        else:
+            with export.open(encoding="utf-8") as file:
+                yield from read_rows(rows_of_export(file))
     except (OSError, ValueError) as error:
         raise StartError(f"{export or 'the audit'} cannot be replayed: {error}") from error
 
 
-def _asked(state: State) -> Iterator[Mapping[str, Any]]:
-    after = ""
+def _asked(state: State, since: datetime | None) -> Iterator[Mapping[str, Any]]:
+    from hookgate.builtin_plugins.policy.bench.replaying import KIND, asked_since
+
+    params = {"kind": KIND, "since": asked_since(since), "after": ""}
     while True:
-        page = state.ask("audit.export", {"after": after})
+        page = state.ask("audit.export", params)
         yield from page["rows"]
-        after = page["next"]
-        if not after:
+        params["after"] = page["next"]
+        if not page["next"]:
             return
 
 
-def _since(text: str) -> float | None:
-    if not text:
-        return None
-    with suppress(ValueError):
-        return datetime.now(UTC).timestamp() - seconds_of(text)
+def _since(text: str) -> datetime | None:
+    from hookgate.builtin_plugins.policy.bench.replaying import moment
+
     try:
-        return datetime.fromisoformat(text).astimezone().timestamp()
-    except ValueError:
-        raise typer.BadParameter(
-            f"found {text!r}, expected a time such as 2024-02-29T12:00, or {FORMS}",
-            param_hint="--since",
-        ) from None
+        return moment(text, datetime.now(UTC)) if text else None
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--since") from None
 
 
-def _print_replay(console: Console, found: Replay, data: Mapping[str, Any]) -> None:
+def _print_replay(console: Console, data: Mapping[str, Any]) -> None:
     from rich.text import Text
 
     from hookgate.kit.rendering import clean, table
@@ -152,8 +150,8 @@ def _print_replay(console: Console, found: Replay, data: Mapping[str, Any]) -> N
         {
             "at": row["at"],
             "tool": row["tool"],
-            "decision": f"{row['was']} -> {row['is'] or '?'}",
-            "by": row["is_rule"] if row["standing"] == "flip" else row["why"],
+            "decision": f"{row['old']} -> {row['new'] or '?'}",
+            "by": row["new_rule"] if row["standing"] == "flip" else row["why"],
         }
         for row in data["decisions"]
     ]
@@ -165,9 +163,9 @@ def _print_replay(console: Console, found: Replay, data: Mapping[str, Any]) -> N
     if data["undecidable"]:
         said.append(f"{data['undecidable']:,} undecidable")
     console.print(Text(clean(", ".join(said))), soft_wrap=True)
-    if found.passed_over:
+    if data["passed_over"]:
         console.print(
-            f"{found.passed_over:,} in which policy had no say, or the tool was quarantined",
+            f"{data['passed_over']:,} in which policy had no say, or the tool was quarantined",
             style="dim",
         )
 
@@ -187,16 +185,23 @@ def diff(
     profile: Annotated[
         Profile | None, typer.Option(help="Another profile than the settings'.")
     ] = None,
+    audit: Annotated[
+        bool, typer.Option("--audit", help="Hold them against the decisions on record, too.")
+    ] = False,
+    since: Since = "",
+    export: Export = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say how two sets of rules differ: in what they say, and in which verdicts.
 
     The verdicts are those of a table of each flag, its value, provenance and taint, for the
-    tools that rules name, and of all cases beside both sets.
+    tools that rules name, and of all cases beside both sets; with --audit, --since or --export,
+    those of the calls on record as well.
 
     Example:
-        hookgate policy diff rules rules.new
+        hookgate policy diff rules rules.new --since 7d
     """
+    from hookgate.builtin_plugins.policy.bench.bench import Bench
     from hookgate.builtin_plugins.policy.bench.comparing import compare
 
     state = state_of(ctx)
@@ -204,26 +209,11 @@ def diff(
     if profile is not None:
         settings = settings.model_copy(update={"profile": profile})
     tried = cases(state, [old, new])
-    found = compare(rules(state, [old]), rules(state, [new]), tried, settings)
-    data = {
-        "added": list(found.added),
-        "removed": list(found.removed),
-        "changed": {name: list(keys) for name, keys in found.changed.items()},
-        "lines": found.cells,
-        "table": [_differing(one) for one in found.table],
-        "cases": [_differing(one) for one in found.cases],
-    }
+    before, after = (Bench(settings, rules(state, [one])) for one in (old, new))
+    data = compare(before.engine.rules, after.engine.rules, tried, settings).to_json()
+    if audit or since or export is not None:
+        data["calls"] = _replayed(state, export, after, old=before, since=since)
     state.show(data, lambda console: _print_diff(console, data, len(tried)))
-
-
-def _differing(one: Differing) -> dict[str, str]:
-    return {
-        "what": one.what,
-        "old": one.old.effect,
-        "old_rule": one.old.rule,
-        "new": one.new.effect,
-        "new_rule": one.new.rule,
-    }
 
 
 def _print_diff(console: Console, data: Mapping[str, Any], tried: int) -> None:
@@ -241,6 +231,8 @@ def _print_diff(console: Console, data: Mapping[str, Any], tried: int) -> None:
         f"{len(data['table']):,} of {counted(data['lines'], 'line')} of the table and "
         f"{len(data['cases'])} of {counted(tried, 'case')} differ"
     )
+    if "calls" in data:
+        _print_replay(console, data["calls"])
 
 
 def _print_differing(console: Console, title: str, rows: Sequence[Mapping[str, str]]) -> None:
@@ -292,34 +284,23 @@ def coverage(
     """
     from hookgate.builtin_plugins.policy.bench.bench import Bench
     from hookgate.builtin_plugins.policy.bench.cases import run_case
-    from hookgate.builtin_plugins.policy.bench.comparing import Coverage
-    from hookgate.builtin_plugins.policy.bench.replaying import replay as judge_again
+    from hookgate.builtin_plugins.policy.bench.replaying import Replay
 
     state = state_of(ctx)
     where = paths_of(state, paths)
     bench = Bench(settings_of(state), rules(state, where))
-    found = Coverage.of(bench.engine.rules)
-    for case in cases(state, where):
-        found.take(run_case(bench, case, every=True).found)
+    run = Replay(bench)
     if audit or export is not None:
-        for one in judge_again(bench, _recorded(state, export), every=True).rows:
-            if one.standing != "undecidable":  # what is masked says nothing about a condition
-                found.take(one.found)
-    idle = [name for name, row in found.rows.items() if not row.exercised]
+        for _ in run.each(_recorded(state, export, None)):
+            pass  # what is masked says nothing about a condition, and is not counted
+    found = run.coverage
+    for case in cases(state, where):
+        found.take(run_case(bench, case).found)
     data = {
         "calls": found.calls,
         "percent": round(found.percent, 1),
-        "idle": idle,
-        "rules": [
-            {
-                "rule": name,
-                "decisive": row.decisive,
-                "held": row.held,
-                "unknown": row.unknown,
-                "failed": row.failed,
-            }
-            for name, row in found.rows.items()
-        ],
+        "idle": [name for name, row in found.rows.items() if not row.exercised],
+        "rules": found.to_json(),
     }
     state.show(data, lambda console: _print_coverage(console, found, data))
     if fail_under is not None and found.percent < fail_under:

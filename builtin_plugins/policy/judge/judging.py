@@ -77,8 +77,8 @@ class Judge:
 
     def judge(
         self, turn: Turn, call: ToolCall, history: History | None = None, now: float = 0.0
-    ) -> tuple[Verdict, tuple[RuleOutcome, ...]]:
-        """Return the verdict on `call`, and what rules in shadow mode would have said.
+    ) -> tuple[Verdict, Judgement]:
+        """Return the verdict on `call`, and what the rules said.
 
         There always is a verdict: policy never abstains. The strictest of the settings' lists
         and the rules counts; where none of them has a say, the profile does.
@@ -91,10 +91,10 @@ class Judge:
         """
         tool = call.tool
         if not self.engine.concerns(tool.name, tool.plugin, tool.sandbox, tool.flags):
-            return self._verdict(turn, call, _NOTHING, turn.taint), ()
+            return self._verdict(turn, call, _NOTHING, turn.taint), _NOTHING
         facts = facts_of(turn, call)
         ruled = self.engine.judge(facts, history or History(), now)
-        return self._verdict(turn, call, ruled, facts.taint), ruled.shadow
+        return self._verdict(turn, call, ruled, facts.taint), ruled
 
     def _verdict(self, turn: Turn, call: ToolCall, ruled: Judgement, taint: Taint) -> Verdict:
         said = ruled.decisive

@@ -81,6 +81,10 @@ class Condition:
         except RuntimeError as error:
             raise ConditionError(_told(str(error))) from None
 
+    def __reduce__(self) -> tuple[type[Condition], tuple[str]]:
+        """Say how it is made anew: another process compiles it again."""
+        return Condition, (self.text,)
+
     @property
     def is_boolean(self) -> bool:
         """Whether it can be true or false, as far as that is known beforehand."""

@@ -2,17 +2,18 @@ from __future__ import annotations
 
 import os
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from tests.builtin_plugins.stores import BrokenStore, opened_store
-from tests.builtin_plugins.turns import make_call, make_host, make_turn
+from tests.builtin_plugins.turns import TurnedClock, make_call, make_host, make_turn
 from tests.support.script import until
 
 from hookgate.builtin_plugins.audit.operations import AuditListParams
 from hookgate.builtin_plugins.audit.plugin import Plugin
 from hookgate.builtin_plugins.audit.settings import AuditSettings
-from hookgate.core.domain.errors import StoreUnavailableError
+from hookgate.core.domain.errors import StoreUnavailableError, TurnError
 from hookgate.core.domain.events import MetricRecord
 from hookgate.core.domain.ports import AUDIT
 from hookgate.core.domain.tools import Decision, ToolResult
@@ -106,6 +107,28 @@ async def test_rows_are_listed_page_by_page(tmp_path: Path) -> None:
                 break
             params["before"] = page.next
     assert seen == [4, 3, 2, 1, 0]
+
+
+async def test_rows_of_a_period_and_of_a_kind_are_exported(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (host, plugin):
+        operation = next(one for one in plugin.list_operations(host) if one.name == "audit.export")
+        clock = cast("TurnedClock", host.clock)
+
+        async def exported(**params: Any) -> list[str]:
+            invocation = Invocation(host=host, principal=Principal.owner())
+            asked = operation.params.model_validate(params)
+            return [row["at"] for row in (await operation.handler(invocation, asked)).rows]
+
+        for kind in ("k", "other", "k"):
+            await host[AUDIT].append(kind, {})
+            clock.advance(1)
+        first, second, third = await exported()
+        assert await exported(kind="k") == [first, third]
+        assert await exported(since=second) == [second, third]
+        elsewhere = datetime.fromisoformat(third).astimezone(timezone(timedelta(hours=5)))
+        assert await exported(until=elsewhere.isoformat(), since=second) == [second]
+        with pytest.raises(TurnError, match="expected a time"):
+            await exported(since="yesterday")
 
 
 @pytest.mark.parametrize("before", ["x", "a/b", "a/b/c", "a/b/1/2"])

@@ -25,7 +25,7 @@ from hookgate.hookspecs import hookimpl
 
 CORE = {
     *("ping", "status", "chat.send", "chat.cancel", "plugins.list", "sessions.list"),
-    *("sessions.show", "operations.list", "reload", "events.subscribe", "events.unsubscribe"),
+    *("sessions.show", "operations.list", "reload", "events.subscribe", "request.cancel"),
     *("token.list", "token.revoke", "sessions.export", "sessions.delete"),
 }
 

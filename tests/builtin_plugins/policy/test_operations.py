@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.builtin_plugins.policy.test_plugin import SENDS, Gate
@@ -35,6 +36,12 @@ cases:
     call: {tool: mail, arguments: {to: ann}, flags: {others: false}}
     expect: deny
 """
+
+
+@contextlib.asynccontextmanager
+async def near() -> AsyncIterator[apart.Child]:
+    """A child without a process."""
+    yield apart.Child(cast("Any", None))
 
 
 @pytest.fixture
@@ -71,6 +78,8 @@ async def test_cases_are_tried_by_the_text_and_the_settings(gate: Gate) -> None:
     assert tried.cases[0].rule == "rule:no-mail-to-strangers"
     assert tried.cases[1].wrong == ["expected deny, found allow"]
     assert tried.cases[1].line == 5
+    (covered,) = tried.coverage
+    assert (covered.rule, covered.decisive, covered.failed) == ("no-mail-to-strangers", 1, 1)
     broken = await gate.do("policy.test", rules=RULES, cases="cases: 3")
     assert (broken.ok, broken.cases) == (False, [])
     assert broken.problems[0].file == "rules.test.yaml"
@@ -97,15 +106,16 @@ async def test_not_everybody_at_once_has_rules_tried(
 ) -> None:
     running, most, ended = 0, 0, asyncio.Event()
 
-    async def done(_: bytes) -> dict[str, Any]:
+    async def ask(_: apart.Child, work: Any) -> dict[str, Any]:
         nonlocal running, most
         running += 1
         most = max(most, running)
         await ended.wait()
         running -= 1
-        return {"ok": True, "rules": [], "problems": []}
+        return {"ok": bool(work), "rules": [], "problems": []}
 
-    monkeypatch.setattr(apart, "_done", done)
+    monkeypatch.setattr(apart, "_started", near)
+    monkeypatch.setattr(apart.Child, "ask", ask)
     waiting = [
         asyncio.create_task(gate.do("policy.check", rules=RULES)) for _ in range(apart.MOST_WAITING)
     ]

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -13,8 +13,9 @@ from hookgate.builtin_plugins.audit.entries import Redaction, decided
 from hookgate.builtin_plugins.policy.bench.bench import Bench, imagined
 from hookgate.builtin_plugins.policy.bench.replaying import (
     Replay,
+    Replayed,
+    Tally,
     read_rows,
-    replay,
     rows_of_export,
 )
 from hookgate.builtin_plugins.policy.judge.facts import Facts, History, facts_of
@@ -73,11 +74,25 @@ def _verdict(effect: str, rule: str, plugin: str) -> Verdict:
     return replace(made, plugin=plugin)
 
 
-def replayed(judge: Bench, *rows: Row, **more: Any) -> Replay:
-    return replay(judge, read_rows(rows), **more)
+@dataclass
+class Done:
+    """What came of a replay: the decisions of policy, and the counts of all."""
+
+    rows: list[Replayed]
+    tally: Tally
 
 
-def standings(found: Replay) -> list[tuple[str, str]]:
+def replayed(judge: Bench, *rows: Row, **more: Any) -> Done:
+    done = Done([], Tally())
+    for one in Replay(judge, **more).each(read_rows(rows)):
+        done.tally.take(one)
+        if one.standing != "passed_over":
+            done.rows.append(one)
+    assert done.tally.rows == len(done.rows)
+    return done
+
+
+def standings(found: Done) -> list[tuple[str, str]]:
     return [(one.standing, one.found.effect) for one in found.rows]
 
 
@@ -89,7 +104,7 @@ def test_decisions_that_would_be_others_flip_and_the_rest_stays() -> None:
     ]
     found = replayed(bench({"effect": "deny", "match": {"tool": "send"}}), *rows)
     assert standings(found) == [("flip", "deny"), ("same", "allow"), ("flip", "allow")]
-    assert found.flips == {"allow -> deny": 1, "deny -> allow": 1}
+    assert found.tally.flips == {"allow -> deny": 1, "deny -> allow": 1}
     assert found.rows[0].recorded.place == "c1/1"
 
 
@@ -97,20 +112,21 @@ def test_decisions_that_would_be_others_flip_and_the_rest_stays() -> None:
 def test_a_question_counts_as_one_whatever_somebody_answered(outcome: str) -> None:
     asked = row(facts("send"), "ask", outcome=outcome)
     assert standings(replayed(bench({"effect": "ask"}), asked)) == [("same", "ask")]
-    assert replayed(bench(), asked).flips == {"ask -> allow": 1}
+    assert replayed(bench(), asked).tally.flips == {"ask -> allow": 1}
 
 
 def test_the_candidate_profile_and_lists_count_too() -> None:
     tainted = row(facts("send", flags={"sends_externally": True}, taint=frozenset({"x"})))
-    assert replayed(bench(profile="balanced"), tainted).flips == {"allow -> ask": 1}
-    assert replayed(bench(deny=("se*",)), tainted).flips == {"allow -> deny": 1}
+    assert replayed(bench(profile="balanced"), tainted).tally.flips == {"allow -> ask": 1}
+    assert replayed(bench(deny=("se*",)), tainted).tally.flips == {"allow -> deny": 1}
 
 
 def test_decisions_without_a_verdict_of_policy_are_passed_over() -> None:
     none = row(facts("send"), "deny", verdicts=[])
     pinned = row(facts("send"), "deny", rule="quarantine")
     found = replayed(bench(), none, pinned)
-    assert (found.rows, found.passed_over) == ([], 2)
+    assert (found.rows, found.tally.passed_over) == ([], 2)
+    assert found.tally.reasons == {"policy had no say": 1, "the tool was in quarantine": 1}
 
 
 # -- what came before ------------------------------------------------------------------
@@ -121,14 +137,14 @@ AFTER = {"effect": "deny", "match": {"tool": "send"}, "after": {"tool": "read"}}
 def test_what_was_allowed_before_is_remembered_and_a_new_start_forgets_it() -> None:
     first = row(facts("read"), seq=1)
     second = row(facts("send"), seq=2, second=1)
-    assert replayed(bench(AFTER), first, second).flips == {"allow -> deny": 1}
-    assert replayed(bench(AFTER), first, {**second, "chain": "c2"}).flips == {}
-    assert replayed(bench(AFTER), {**second, "seq": 3}, {**first, "seq": 4}).flips == {}
+    assert replayed(bench(AFTER), first, second).tally.flips == {"allow -> deny": 1}
+    assert replayed(bench(AFTER), first, {**second, "chain": "c2"}).tally.flips == {}
+    assert replayed(bench(AFTER), {**second, "seq": 3}, {**first, "seq": 4}).tally.flips == {}
 
 
 def test_rows_are_taken_in_the_order_of_chains_and_numbers() -> None:
     rows = [row(facts("send"), seq=10, second=1), row(facts("read"), seq=9)]
-    assert replayed(bench(AFTER), *rows).flips == {"allow -> deny": 1}
+    assert replayed(bench(AFTER), *rows).tally.flips == {"allow -> deny": 1}
 
 
 @pytest.mark.parametrize(
@@ -159,14 +175,40 @@ def test_more_than_so_many_calls_in_a_window_are_counted_by_the_clock_of_the_rec
     assert [one.found.effect for one in found.rows] == ["allow", "allow", "deny", "allow", "allow"]
 
 
-def test_only_the_newest_or_those_since_a_time_are_judged_and_all_are_remembered() -> None:
+def test_only_those_of_a_period_and_of_a_turn_are_judged_and_all_are_remembered() -> None:
     rows = [row(facts("read")), row(facts("send"), seq=2, second=30)]
-    decisions = read_rows(rows)
-    for found in (
-        replay(bench(AFTER), decisions, limit=1),
-        replay(bench(AFTER), decisions, since=decisions[1].at),
-    ):
+    other = replace(facts("send"), turn="another")
+    last = row(other, seq=3, second=40)
+    first, second, _ = (one.at for one in read_rows([*rows, last]))
+    for period in ({"since": second, "until": second + 1}, {"since": first + 1, "turn": "t"}):
+        found = replayed(bench(AFTER), *rows, last, **period)
         assert standings(found) == [("flip", "deny")]
+
+
+def test_two_sets_of_rules_are_held_against_each_other_over_the_same_calls() -> None:
+    rows = [row(facts("send"), "deny", seq=1), row(facts("read"), seq=2)]
+    old, new = bench({"effect": "ask", "match": {"tool": "send"}}), bench()
+    (first, second) = replayed(new, *rows, old=old).rows
+    assert (first.standing, first.old, first.old_rule) == ("flip", "ask", "rule:r0")
+    assert first.to_json()["new"] == "allow"
+    assert second.standing == "same"
+
+
+def test_rules_that_had_a_say_are_counted_those_in_shadow_too() -> None:
+    run = Replay(
+        bench(
+            {"effect": "deny", "match": {"tool": "send"}},
+            {"effect": "ask", "mode": "shadow", "match": {"tool": ["send", "read"]}},
+            {"effect": "deny", "match": {"tool": "x"}},
+        )
+    )
+    rows = [row(facts("send")), row(facts("read"), seq=2, second=5)]
+    assert [one.standing for one in run.each(read_rows(rows))] == ["flip", "same"]
+    deny, shadow, idle = run.coverage.rows.values()
+    assert (deny.decisive, deny.effects) == (1, {"deny": 1})
+    assert (shadow.decisive, shadow.effects) == (0, {"ask": 2})
+    assert shadow.last == rows[1]["at"] > deny.last == rows[0]["at"]
+    assert (idle.exercised, idle.last) == (False, "")
 
 
 # -- what is masked --------------------------------------------------------------------
@@ -202,10 +244,10 @@ def test_what_a_mask_leaves_open_is_undecidable_and_nothing_else(
 def test_a_secret_that_was_masked_may_have_been_in_any_argument() -> None:
     rule = {"effect": "deny", "when": "args.to == 'eve'"}
     masked = facts("send", arguments={"to": "x", "n": "[redacted]"})
-    assert replayed(bench(rule), row(masked, redacted=True)).count("undecidable") == 1
-    assert replayed(bench(rule), row(SECRET, redacted=True)).count("same") == 1
+    assert replayed(bench(rule), row(masked, redacted=True)).tally.undecidable == 1
+    assert replayed(bench(rule), row(SECRET, redacted=True)).tally.same == 1
     hidden = row(replace(SECRET, peer="[redacted]"), redacted=True)
-    assert replayed(bench(), hidden).count("undecidable") == 1
+    assert replayed(bench(), hidden).tally.undecidable == 1
 
 
 BLIND = st.fixed_dictionaries(
@@ -281,7 +323,7 @@ def test_a_run_that_is_judged_again_under_its_own_rules_flips_nothing(
         outcome = "allow" if allowed else "deny"
         rows.append(row(call, found.effect, outcome=outcome, seq=number + 1, second=number * 7))
     again = replayed(judge, *rows)
-    assert (again.flips, again.count("same")) == ({}, len(calls))
+    assert (again.tally.flips, again.tally.same) == ({}, len(calls))
 
 
 # -- files -----------------------------------------------------------------------------

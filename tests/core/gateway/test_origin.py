@@ -89,6 +89,7 @@ async def status_of(
         "/v1/chat/cancel": '{"turn":"x"}',
         "/v1/chat/send": '{"content":"x"}',
         "/v1/events/unsubscribe": '{"request":"x"}',
+        "/v1/request/cancel": '{"request":"x"}',
         "/v1/plugins/why": '{"name":"control"}',
         "/v1/sessions/delete": '{"session":"a:b:c:d"}',
         "/v1/sessions/export": '{"session":"a:b:c:d"}',

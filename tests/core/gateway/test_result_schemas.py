@@ -29,7 +29,7 @@ PARAMS: dict[str, dict[str, Any]] = {
     # Its trial measures for a long time.
     "awareness.report": {"trial": False},
 }
-NOT_TO_CALL = frozenset({"chat.cancel", "events.unsubscribe", "accept.give"})
+NOT_TO_CALL = frozenset({"chat.cancel", "request.cancel", "accept.give"})
 """They need something that runs, or waits."""
 
 
