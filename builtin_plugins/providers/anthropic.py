@@ -106,8 +106,8 @@ class AnthropicWire:
 
     def __init__(self, provider: str, base_url: str, key: str | None) -> None:
         self._provider = provider
-        base = base_url.rstrip("/")
-        self.url = f"{base}/messages" if base.endswith("/v1") else f"{base}/v1/messages"
+        base = base_url.rstrip("/").removesuffix("/v1")
+        self.url, self.models_url = f"{base}/v1/messages", f"{base}/v1/models"
         self.headers: Mapping[str, str] = {"anthropic-version": VERSION} | (
             {"x-api-key": key} if key else {}
         )

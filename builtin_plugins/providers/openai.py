@@ -123,7 +123,8 @@ class OpenAIWire:
     ) -> None:
         self._provider = provider
         self._limit_field = limit_field
-        self.url = f"{base_url.rstrip('/')}/chat/completions"
+        base = base_url.rstrip("/")
+        self.url, self.models_url = f"{base}/chat/completions", f"{base}/models"
         self.headers: Mapping[str, str] = {"authorization": f"Bearer {key}"} if key else {}
 
     def body(self, request: ModelRequest) -> dict[str, Any]:

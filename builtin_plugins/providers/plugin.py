@@ -8,13 +8,23 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from hookgate import EGRESS, SECRETS, Host, Key, Provider, ProviderInfo
+from hookgate import (
+    EGRESS,
+    SECRETS,
+    Host,
+    Key,
+    Operation,
+    Provider,
+    ProviderInfo,
+    operations_of,
+)
 from hookgate.builtin_plugins.providers.assembly import (
     describe_provider,
     find_key,
     make_provider,
     providers_of,
 )
+from hookgate.builtin_plugins.providers.operations import ProviderOperations
 from hookgate.builtin_plugins.providers.remote import RemoteProvider
 from hookgate.builtin_plugins.providers.settings import ProvidersSettings
 from hookgate.hookspecs import blocking, hookimpl
@@ -77,3 +87,8 @@ class Plugin:
             if isinstance(provider, RemoteProvider):
                 self._remote.append(provider)
         return providers
+
+    @hookimpl
+    def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
+        """Offer ``models.list`` and ``providers.test``."""
+        return operations_of(ProviderOperations(host))

@@ -48,6 +48,15 @@ MAX_WHOLE = 4 * 1024 * 1024
 """Bytes of an answer that comes as one JSON object, although a stream was asked for. Reading
 one of that size holds the event loop for some milliseconds."""
 
+MOST_MODELS = 1000
+"""Models that are read of a server's list."""
+
+MOST_NAME = 200
+"""Characters of a model's name."""
+
+_OF_LISTS = ("accept-encoding", "user-agent")
+"""Headers that a request for the list shares with those for answers."""
+
 MAX_ERROR = 800
 """Characters of an error's text."""
 
@@ -122,6 +131,46 @@ class RemoteProvider:
             self._named.get(name) or self._named.get("*"),
             picture=lambda image: self._wire.picture(image, name),
         )
+
+    async def served(self) -> Sequence[str]:
+        """Ask the server for the names of its models.
+
+        Raises:
+            ProviderError: It did not say them.
+        """
+        self._check_key()
+        headers = {key: value for key, value in self._like.headers.items() if key in _OF_LISTS}
+        headers |= {**self._wire.headers, "accept": "application/json"}
+        asking = httpx.Request(
+            "GET", self._wire.models_url, headers=headers, extensions=self._like.extensions
+        )
+        try:
+            async with asyncio.timeout(self._settings.first_byte_seconds):
+                response = await self._client.send(asking, stream=True)
+                try:
+                    await self._check(response)
+                    body = await self._whole(response.aiter_bytes())
+                finally:
+                    await response.aclose()
+        except TimeoutError:
+            raise self._silent("before it had listed its models", "first_byte") from None
+        except EgressError as error:
+            raise self._masked(from_egress(self._name, error)) from error
+        except ProviderError as error:
+            raise self._masked(error) from error.__cause__
+        return self._names_in(body)
+
+    def _names_in(self, body: bytes) -> Sequence[str]:
+        try:
+            rows = orjson.loads(body)["data"]
+            names = [row["id"] for row in rows[:MOST_MODELS]]
+        except (orjson.JSONDecodeError, KeyError, TypeError, IndexError):
+            raise self._error(
+                "malformed",
+                f"{self._name} listed its models as {message_of(body)!r}, expected an object with "
+                "`data`, a list of objects with `id`",
+            ) from None
+        return [name for name in names if isinstance(name, str) and 0 < len(name) <= MOST_NAME]
 
     async def close(self) -> None:
         """Close the connections."""
@@ -203,10 +252,7 @@ class RemoteProvider:
             ProviderError: Something else came back.
             EgressError: Nothing came back.
         """
-        if self._missing_key:
-            # It ends with what to do: where the key was looked for.
-            action = self._missing_key.partition(": ")[2]
-            raise self._error("auth", self._missing_key, action=action)
+        self._check_key()
         # With a stream: reading the same headers anew takes longer than all the rest.
         like, body = self._like, self._body(request)
         asking = httpx.Request(
@@ -222,21 +268,35 @@ class RemoteProvider:
         if response.status_code == 200 and kind != "text/html":
             return response, kind
         try:
+            await self._check(response)
             body = await _beginning(response)
         finally:
             await response.aclose()
-        if response.status_code != 200:
-            error = from_status(
-                self._name, response.status_code, response.headers, body, self._now()
-            )
-            if error.kind == "auth" and self._keyless:
-                text = f"{error}; {self._keyless}"
-                raise ProviderError("auth", text, provider=self._name, status=response.status_code)
-            raise error
         raise self._error(
             "malformed",
             f"{self._name} answered with {kind}, expected text/event-stream: {message_of(body)}",
         )
+
+    def _check_key(self) -> None:
+        if self._missing_key:
+            # It ends with what to do: where the key was looked for.
+            action = self._missing_key.partition(": ")[2]
+            raise self._error("auth", self._missing_key, action=action)
+
+    async def _check(self, response: httpx.Response) -> None:
+        """Refuse a response of another status than 200.
+
+        Raises:
+            ProviderError: It has one.
+        """
+        if response.status_code == 200:
+            return
+        body = await _beginning(response)
+        error = from_status(self._name, response.status_code, response.headers, body, self._now())
+        if error.kind == "auth" and self._keyless:
+            text = f"{error}; {self._keyless}"
+            raise ProviderError("auth", text, provider=self._name, status=response.status_code)
+        raise error
 
     async def _whole(self, chunks: AsyncIterator[bytes]) -> bytes:
         """Return a body that is the whole answer.

@@ -85,6 +85,7 @@ OPERATIONS: dict[str, Called] = {
     "outcomes": EVERYBODYS,
     "memory.search": Called({"query": "what is my word?"}, shows=True),
     "memory.show": Called({"id": "{note}"}, shows=True),
+    "models.list": EVERYBODYS,
     "operations.list": EVERYBODYS,
     "ping": EVERYBODYS,
     "plugins.list": EVERYBODYS,

@@ -66,10 +66,12 @@ class Wire(Protocol):
 
     Attributes:
         url: Where requests are sent.
+        models_url: Where its server lists its models.
         headers: The protocol's own headers, the key among them.
     """
 
     url: str
+    models_url: str
     headers: Mapping[str, str]
 
     def body(self, request: ModelRequest) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import typer
 
 from hookgate.cli.commands import config, gateway, plugins, tokens, workspace
 from hookgate.cli.commands.backup import backup, restore
+from hookgate.cli.commands.init import init
 from hookgate.cli.commands.serve import serve
 from hookgate.cli.commands.turn import chat, turn
 from hookgate.cli.group import RootGroup
@@ -61,10 +62,12 @@ def options(
     """A gateway between people and language models in which every feature is a plugin.
 
     Commands ask the gateway that runs in the same home folder; where none runs, they work in
-    this process. It needs no settings to begin with: try `hookgate chat`.
+    this process. It needs no settings to begin with: try `hookgate chat`; `hookgate init` sets up
+    a model of yours.
     """
 
 
+app.command(rich_help_panel=TALK)(init)
 app.command(rich_help_panel=TALK)(chat)
 app.command(rich_help_panel=TALK)(turn)
 app.command(rich_help_panel=RUN)(serve)

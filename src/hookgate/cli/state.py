@@ -175,6 +175,7 @@ class State:
                 self._loop.run(self._stack.aclose())
             finally:
                 self._loop.close()
+                self._loop = self._client = self._remote = None
 
     @property
     def alone(self) -> bool:

@@ -70,12 +70,13 @@ class RawServer:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
                 self.heads.append(head)
-                length = next(
+                lengths = [
                     int(line.split(":")[1])
                     for line in head.lower().split("\r\n")
                     if line.startswith("content-length")
-                )
-                self.requests.append(json.loads(await reader.readexactly(length)))
+                ]
+                if lengths:
+                    self.requests.append(json.loads(await reader.readexactly(lengths[0])))
                 self.heard.set()
                 assert self.script is not None
                 work = asyncio.ensure_future(self.script(Wire(writer)))
