@@ -139,6 +139,8 @@ class Host:
             Whoever puts one in denies its calls; ``tools.list`` shows it.
         unshown: Tools of others whose words did not pass, so that no model sees them and no turn
             has them: name -> why.
+        switched_off: Tools that somebody has switched off: name -> for whom, which ``tools.list``
+            shows. Whoever puts one in withholds it.
         clock: The clock: ``host[CLOCK]``.
         tokens: The token counter: ``host[TOKENS]``.
         secrets: The secrets: ``host[SECRETS]``.
@@ -186,6 +188,7 @@ class Host:
         self.standing = Standings(redact=secrets.redact, publish=self.events.publish, log=self.log)
         self.quarantined: dict[str, str] = {}
         self.unshown: dict[str, str] = {}
+        self.switched_off: dict[str, str] = {}
         self.metrics: deque[MetricRecord] = deque(maxlen=METRICS_CAPACITY)
         self.metrics_ready = asyncio.Event()
         self._services: dict[Key[Any], Any] = {}

@@ -55,6 +55,8 @@ class ToolRow(OperationModel):
     """SHA-256 of what the model sees and policy judges."""
     quarantine: str
     """Why it must not run before somebody has accepted it; empty where it may."""
+    off: str
+    """For whom it is switched off: `everybody`, or agents; empty where it is on."""
 
 
 class ToolRows(OperationModel):
@@ -86,7 +88,7 @@ class Routed(OperationModel):
     """The same in words."""
 
 
-def tool_row(tool: Tool, quarantine: str = "") -> dict[str, Any]:
+def tool_row(tool: Tool, quarantine: str = "", off: str = "") -> dict[str, Any]:
     """Return what `tools.list` says of a tool."""
     return {
         "name": tool.name,
@@ -107,6 +109,7 @@ def tool_row(tool: Tool, quarantine: str = "") -> dict[str, Any]:
         "idempotent": tool.idempotent,
         "digest": tool.digest,
         "quarantine": quarantine,
+        "off": off,
     }
 
 
@@ -133,9 +136,9 @@ class Inspection:
         Example:
             hookgate tools list --capabilities
         """
-        quarantined = self._host.quarantined
+        quarantined, off = self._host.quarantined, self._host.switched_off
         rows = [
-            tool_row(tool, quarantined.get(key, ""))
+            tool_row(tool, quarantined.get(key, ""), off.get(key, ""))
             for key, tool in sorted(self._host.tools.view().items())
             if fnmatch.fnmatchcase(key, name)
         ]

@@ -46,6 +46,11 @@ def tools(found: Mapping[str, Any], *, capabilities: Capabilities = False) -> It
             yield Text(f"{row['name']} is in quarantine: {one_line(why)}", style="bold red")
     if any(row["quarantine"] for row in rows):
         yield "`hookgate tools changes` shows more, `hookgate accept give tool NAME` accepts one."
+    for row in rows:
+        if whose := row["off"]:
+            yield Text(f"{row['name']} is switched off for {whose}", style="yellow")
+    if off := next((row["name"] for row in rows if row["off"]), ""):
+        yield f"`hookgate inventory enable native/{off}` switches it on."
 
 
 def _plain(row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -58,13 +63,18 @@ def _plain(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _flags(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    waits = bool(row["quarantine"])
     return {
         "tool": Text(row["name"], style="bold"),
         "source": _source(row),
         **{_HEADS[name]: _mark(flag) for name, flag in row["flags"].items()},
-        "state": Text("quarantine" if waits else "ready", style="bold red" if waits else "green"),
+        "state": _state(row),
     }
+
+
+def _state(row: Mapping[str, Any]) -> Text:
+    if row["quarantine"]:
+        return Text("quarantine", style="bold red")
+    return Text("off", style="yellow") if row["off"] else Text("ready", style="green")
 
 
 def _grounds(rows: Sequence[Mapping[str, Any]]) -> Iterator[Text]:

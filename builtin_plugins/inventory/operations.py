@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from hookgate import Invocation, NotAllowedError, OperationModel, TurnError, operation
+from hookgate import (
+    Invocation,
+    NotAllowedError,
+    OperationModel,
+    Principal,
+    TurnError,
+    operation,
+)
 from hookgate.builtin_plugins.inventory.kept.switches import NATIVE
 from hookgate.builtin_plugins.inventory.projection import SourceStatus
 from hookgate.builtin_plugins.inventory.record import (
@@ -18,7 +25,7 @@ from hookgate.builtin_plugins.inventory.record import (
     affordance,
 )
 from hookgate.builtin_plugins.inventory.service import Inventory, RecordFilter
-from hookgate.builtin_plugins.inventory.sources.source import CapabilityInstall
+from hookgate.builtin_plugins.inventory.sources.source import Action, CapabilityInstall
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.inventory.writing.writes import Writes
@@ -33,20 +40,22 @@ class ShownRecord(CapabilityRecord):
     Attributes:
         buttons: What may be done; nothing that would be refused.
         note: What stands in the place of buttons.
+        short: What can be typed in the place of the id, such as `codex/github`.
     """
 
     buttons: tuple[Button, ...] = ()
     note: str = ""
+    short: str = ""
 
 
 _FIELDS = tuple(item.name for item in fields(CapabilityRecord))
 
 
-def shown(record: CapabilityRecord) -> ShownRecord:
-    """Return a record together with what may be done to it."""
+def shown(record: CapabilityRecord, short: str) -> ShownRecord:
+    """Return a record together with what may be done to it, and what it is called in short."""
     offered = affordance(record)
     values = {name: getattr(record, name) for name in _FIELDS}
-    return ShownRecord(**values, buttons=offered.buttons, note=offered.note)
+    return ShownRecord(**values, buttons=offered.buttons, note=offered.note, short=short)
 
 
 class RecordListParams(RecordFilter):
@@ -82,7 +91,7 @@ class ChangedRecord(OperationModel):
 
 class _Named(OperationModel):
     id: str = Field(min_length=1, max_length=ID_CHARS)
-    """Its id, as the list shows it."""
+    """Its id, as the list shows it; a short one such as `codex/github`; or how an id ends."""
 
 
 class SwitchParams(_Named):
@@ -168,7 +177,7 @@ class InventoryOperations:
             params, invocation.principal, after=params.after, limit=params.limit
         )
         return ListedRecords.model_construct(
-            records=tuple(shown(record) for record in page),
+            records=tuple(shown(record, merged.short(record)) for record in page),
             sources=merged.sources,
             total=total,
             next=page[-1].id if more else "",
@@ -183,48 +192,37 @@ class InventoryOperations:
         """Show all that is known of one capability, and what may be done to it.
 
         Args:
-            id: Its id, as the list shows it.
+            id: Its id, as the list shows it; a short one such as `codex/github`; or how an id ends.
+
+        Example:
+            hookgate inventory show codex/github
         """
-        inventory = self._inventory()
-        await inventory.read()
-        record = inventory.find(id)
-        principal = invocation.principal
+        inventory, principal = self._inventory(), invocation.principal
+        record = inventory.find(await self._named(id, principal))
         if record.agent_id is not None and not principal.may_use_agent(record.agent_id):
             raise NotAllowedError(f"{principal.id} may not speak to the agent {record.agent_id!r}")
-        return ChangedRecord.model_construct(record=shown(record))
+        return self._result(record)
 
     # -- changing ----------------------------------------------------------
 
     @operation("inventory.enable", scope="operate")
     async def enable(self, invocation: Invocation, params: SwitchParams) -> ChangedRecord:
         """Enable a capability, for all or for one agent."""
-        return _changed(
-            await self._writes().change(
-                "enable", params.id, invocation.principal, agent=params.agent
-            )
-        )
+        return await self._changed("enable", invocation, params.id, agent=params.agent)
 
     @operation("inventory.disable", scope="operate")
     async def disable(self, invocation: Invocation, params: SwitchParams) -> ChangedRecord:
         """Disable a capability, for all or for one agent; nothing of it is taken away.
 
         Example:
-            hookgate inventory disable native:native:global:global:tool:http_get --agent ada
+            hookgate inventory disable native/http_get --agent ada
         """
-        return _changed(
-            await self._writes().change(
-                "disable", params.id, invocation.principal, agent=params.agent
-            )
-        )
+        return await self._changed("disable", invocation, params.id, agent=params.agent)
 
     @operation("inventory.approve", scope="operate")
     async def approve(self, invocation: Invocation, params: ApproveParams) -> ChangedRecord:
         """Accept a tool that has changed, by the digest that was looked at."""
-        return _changed(
-            await self._writes().change(
-                "approve", params.id, invocation.principal, digest=params.digest
-            )
-        )
+        return await self._changed("approve", invocation, params.id, digest=params.digest)
 
     @operation("inventory.install", scope="operate")
     async def install(self, invocation: Invocation, params: InstallParams) -> ChangedRecord:
@@ -244,7 +242,8 @@ class InventoryOperations:
             env=dict(params.env),
             url=params.url,
         )
-        return _changed(await self._writes().install(install, invocation.principal, via=params.via))
+        by = invocation.principal
+        return self._result(await self._writes().install(install, by, via=params.via))
 
     @operation(
         "inventory.change", scope="operate", rest=("POST", "/api/capabilities/{action}"), command=""
@@ -273,9 +272,26 @@ class InventoryOperations:
         result: ChangedRecord = await handler(invocation, read)
         return result
 
+    # -- within ------------------------------------------------------------
 
-def _changed(record: CapabilityRecord) -> ChangedRecord:
-    return ChangedRecord.model_construct(record=shown(record))
+    async def _named(self, text: str, principal: Principal) -> str:
+        try:
+            return await self._inventory().named(text, principal)
+        except ValueError as error:
+            raise TurnError(
+                str(error), code="invalid_params", action="say which one by one of these"
+            ) from None
+
+    async def _changed(
+        self, action: Action, invocation: Invocation, text: str, **more: str
+    ) -> ChangedRecord:
+        by = invocation.principal
+        record_id = await self._named(text, by)
+        return self._result(await self._writes().change(action, record_id, by, **more))
+
+    def _result(self, record: CapabilityRecord) -> ChangedRecord:
+        short = self._inventory().merged.short(record)
+        return ChangedRecord.model_construct(record=shown(record, short))
 
 
 def _short(error: ValueError) -> str:

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,7 @@ from hookgate.builtin_plugins.inventory.projection import (
     fed,
 )
 from hookgate.builtin_plugins.inventory.record import (
+    KEY_CHARS,
     CapabilityRecord,
     Kind,
     Scope,
@@ -56,6 +58,12 @@ if TYPE_CHECKING:
 
 BROUGHT_BY = "inventory"
 """The name under which installed skills are capabilities."""
+
+SHOWN_NAMES = 8
+"""So many records are named where a short name can be several."""
+
+ID_COLONS = 5
+"""So many colons has an id: source:runtime:scope:agent:kind:key."""
 
 _by_id = attrgetter("id")
 
@@ -105,6 +113,7 @@ class Merged:
     records: tuple[CapabilityRecord, ...] = ()
     sources: tuple[SourceStatus, ...] = ()
     by_id: Mapping[str, CapabilityRecord] = field(default_factory=dict)
+    names: Mapping[str, Sequence[CapabilityRecord]] = field(default_factory=dict)
     agents: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def page(
@@ -124,6 +133,29 @@ class Merged:
         first = bisect_right(found, after, key=_by_id) if after else 0
         page = found[first : first + limit]
         return [self.whole(record) for record in page], len(found), first + limit < len(found)
+
+    def short(self, record: CapabilityRecord) -> str:
+        """Return what can be typed in the place of a record's id: the shortest name of its own."""
+        own = [name for name in _names_of(record) if len(self.names.get(name, ())) == 1]
+        return min(own, key=len, default=record.id)
+
+    def meant(self, text: str, principal: Principal) -> Sequence[CapabilityRecord]:
+        """Return the records that somebody may mean: by id, by a short name, or by how it ends.
+
+        What belongs to an agent that `principal` may not speak to is not among them.
+        """
+        if text in self.by_id:
+            return (self.by_id[text],)
+        found = self.names.get(text, ())
+        if not found:
+            ends = tuple(f"{mark}{text}" for mark in ":/")
+            found = [record for record in self.records if record.id.endswith(ends)]
+        keyed = [record for record in found if text.endswith(record.source_key)]
+        return [
+            record
+            for record in (keyed if len(keyed) == 1 else found)
+            if record.agent_id is None or principal.may_use_agent(record.agent_id)
+        ]
 
     def whole(self, record: CapabilityRecord) -> CapabilityRecord:
         """Return a record as it goes out: with what is derived each time, and never kept."""
@@ -242,6 +274,34 @@ class Inventory:
             action="list the inventory, and take an id from there",
         )
 
+    async def named(self, text: str, principal: Principal) -> str:
+        """Return the id that somebody means who types it, a short name, or a part that ends it.
+
+        Raises:
+            ValueError: Several records are meant.
+            UnknownCapabilityError: None is called so.
+        """
+        merged = await self.read()
+        found = merged.meant(text, principal)
+        if len(found) > 1:
+            names = sorted(merged.short(record) for record in found[:SHOWN_NAMES])
+            more = f" and {len(found) - SHOWN_NAMES} more" if len(found) > SHOWN_NAMES else ""
+            raise ValueError(f"{text[:200]!r} can be {', '.join(names)}{more}")
+        if found:
+            return found[0].id
+        if text.count(":") >= ID_COLONS:
+            return text
+        seen = [
+            name
+            for name, (first, *_) in merged.names.items()
+            if first.agent_id is None or principal.may_use_agent(first.agent_id)
+        ]
+        near = get_close_matches(text[:KEY_CHARS], seen, n=1)
+        raise UnknownCapabilityError(
+            f"found {text[:200]!r}, which nothing in the inventory is called",
+            action=f"did you mean {near[0]}?" if near else "list the inventory",
+        )
+
     def status(self, source: str) -> SourceStatus | None:
         """Return how the source of this id stands; None where there is none."""
         served = self._served.get(source)
@@ -275,7 +335,8 @@ class Inventory:
     # -- what turns make of it ---------------------------------------------
 
     def _feed(self) -> None:
-        """Let discovery know which skills were installed; what has not changed is not made anew."""
+        """Tell of what is switched off, and let discovery know which skills were installed."""
+        self._host.switched_off = self._keeping.tools_off()
         served, skills, known = self._served.get(NATIVE), self._keeping.skills, self._fed
         if served is None or (known.records is served.records and known.skills is skills):
             return
@@ -298,15 +359,25 @@ def _statuses(served: Mapping[str, Served]) -> tuple[SourceStatus, ...]:
 def _merged(served: Mapping[str, Served]) -> Merged:
     records = sorted((one for each in served.values() for one in each.records), key=_by_id)
     agents: dict[str, set[str]] = {}
+    names: dict[str, list[CapabilityRecord]] = {}
     for record in records:
+        for name in _names_of(record):
+            names.setdefault(name, []).append(record)
         if record.agent_id is not None and record.runtime != NATIVE:
             agents.setdefault(record.agent_id, set()).add(record.runtime)
     return Merged(
         records=tuple(records),
         sources=_statuses(served),
         by_id={record.id: record for record in records},
+        names=names,
         agents={name: frozenset(runtimes) for name, runtimes in agents.items()},
     )
+
+
+def _names_of(record: CapabilityRecord) -> set[str]:
+    """Return what a person would call a record: runtime, agent if it has one, and key or name."""
+    whose = f"{record.runtime}/{record.agent_id}" if record.agent_id else record.runtime
+    return {f"{whose}/{name}" for name in (record.source_key, record.name) if " " not in name}
 
 
 # -- opening ---------------------------------------------------------------------
@@ -424,6 +495,7 @@ async def _tables(host: Host, keeping: Keeping) -> StoreProjection | None:
     module = "hookgate.builtin_plugins.inventory.kept.tables"
     tables, store = await tables_of(host.get(STORE), "inventory", module)
     await keeping.open(tables.Toggle.records(store), tables.Skill.records(store))
+    host.switched_off = keeping.tools_off()
     if store.problem:
         host.standing(PART).bad(
             "the store of earlier runs is lost, and with it what was switched off"

@@ -84,6 +84,18 @@ class Keeping:
         toggle = self.toggles.get(record)
         return toggle is not None and toggle.disabled
 
+    def tools_off(self) -> dict[str, str]:
+        """Return the tools that are switched off, by name, and for whom."""
+        whose: dict[str, list[str]] = {}
+        for toggle in self.toggles.values():
+            one = parse_id(toggle.id)
+            if toggle.disabled and one.kind == "tool":
+                whose.setdefault(one.key, []).append(one.agent_id or "")
+        return {
+            name: "everybody" if "" in agents else ", ".join(sorted(agents))
+            for name, agents in whose.items()
+        }
+
     def withheld(self, agent: str) -> frozenset[str]:
         """Return the ids of the capabilities that turns of `agent` do not have.
 

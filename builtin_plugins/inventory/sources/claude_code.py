@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.inventory.sources.files import Home, Skills, texts_of
+from hookgate.builtin_plugins.inventory.sources.files import Home, Skills, projects_of, texts_of
 from hookgate.builtin_plugins.inventory.sources.source import (
     CapabilityChange,
     UnsupportedCapabilityWriteError,
@@ -35,7 +35,6 @@ _OF_PROJECT = (
 
 SETTINGS = ("settings.json", "settings.local.json")
 SERVERS = ".mcp.json"
-PROJECTS = 200
 
 PLUGINS = "plugins/installed_plugins.json"
 MANIFEST = ".claude-plugin/plugin.json"
@@ -148,7 +147,8 @@ class ClaudeCodeSource:
         for name in SETTINGS:
             choice.take(home.json(name))
         of_state = home.table(state, "projects", STATE)
-        projects = self._folders(home, of_state)
+        paths = (*map(str, self._projects), *of_state)
+        projects = projects_of(home, paths, own=".claude")
         records: list[CapabilityRecord] = []
         for name, server in home.table(state, "mcpServers", STATE).items():
             records.append(
@@ -220,23 +220,6 @@ class ClaudeCodeSource:
         for problem in place.problems:
             home.tell(problem)
         return state
-
-    def _folders(self, home: Home, known: Mapping[str, Any]) -> dict[str, Home]:
-        folders: dict[str, Home] = {}
-        for path in (*map(str, self._projects), *known):
-            project = Home(Path(path))
-            if len(folders) == PROJECTS:
-                home.tell(f"found more than {PROJECTS} projects; the others are left out")
-                break
-            # The user's own settings are no project's, where Claude Code has run in that folder.
-            if not project.root.is_absolute() or project.root / ".claude" == home.root:
-                continue
-            try:
-                if project.exists():
-                    folders[str(project.root)] = project
-            except OSError as error:
-                home.tell(f"{path}: {(error.strerror or 'it cannot be looked at').lower()}")
-        return folders
 
     async def write(self, change: CapabilityChange) -> CapabilityRecord:
         """Refuse: what lies in `~/.claude` is Claude Code's own."""

@@ -7,7 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.inventory.sources.files import Home, SkillFile, Skills
+from hookgate.builtin_plugins.inventory.sources.files import (
+    Home,
+    SkillFile,
+    Skills,
+    projects_of,
+)
 from hookgate.builtin_plugins.inventory.sources.source import (
     CapabilityChange,
     CapabilityInstall,
@@ -39,8 +44,6 @@ NOTE = "switched off by hookgate"
 SHARED = ".agents/skills"
 """Where skills lie that several runtimes share: beside Codex's home, and in projects."""
 
-PROJECTS = 200
-
 _TOOLS = ("shell", "apply_patch", "update_plan", "view_image", "web_search")
 
 
@@ -60,7 +63,8 @@ class CodexSource:
         if not home.exists():
             return ()
         config = home.toml(CONFIG)
-        projects = _projects(home, config)
+        known = home.table(config, "projects", CONFIG)
+        projects = projects_of(home, known, own=".codex")
         shared = Home(home.root.parent)
         found = self._skills.read(
             {
@@ -68,15 +72,17 @@ class CodexSource:
                 ".system/": (home, "skills/.system"),
                 ".agents/": (shared, SHARED),
             }
-            | {f"{path}:": (project, SHARED) for path, (project, _) in projects.items()}
+            | {f"{path}:": (project, SHARED) for path, project in projects.items()}
         )
         records = [
             record for prefix, skills in found.items() for record in _skills(skills, config, prefix)
         ]
         records += _connectors(home, config)
-        for path, (project, trusted) in projects.items():
+        for path, project in projects.items():
+            said = known.get(path)
+            trusted = isinstance(said, dict) and said.get("trust_level") == "trusted"
             records += _of_project(path, project, trusted=trusted)
-        for other in (shared, *(project for project, _ in projects.values())):
+        for other in (shared, *projects.values()):
             for problem in other.problems:
                 home.tell(problem)
         if hint := _login_hint(home, config):
@@ -199,26 +205,6 @@ def _connector(home: Home, name: str, server: Any, pending: str) -> CapabilityRe
         status=status,
         hint=pending,
     )
-
-
-def _projects(home: Home, config: Mapping[str, Any]) -> dict[str, tuple[Home, bool]]:
-    """Return the projects that Codex knows, and whether somebody trusts them."""
-    found: dict[str, tuple[Home, bool]] = {}
-    for path, known in home.table(config, "projects", CONFIG).items():
-        if len(found) == PROJECTS:
-            home.tell(f"found more than {PROJECTS} projects; the others are left out")
-            break
-        project = Home(Path(path))
-        # The folder of the user is a project too, where Codex has run there.
-        if not project.root.is_absolute() or project.root == home.root.parent:
-            continue
-        try:
-            if project.exists():
-                trusted = isinstance(known, dict) and known.get("trust_level") == "trusted"
-                found[path] = project, trusted
-        except OSError as error:
-            home.tell(f"{path}: {(error.strerror or 'it cannot be looked at').lower()}")
-    return found
 
 
 def _of_project(path: str, project: Home, *, trusted: bool) -> Iterator[CapabilityRecord]:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from json.scanner import py_make_scanner  # type: ignore[attr-defined]  # typeshed has not got it
@@ -32,6 +32,9 @@ ENTRIES = 20_000
 
 SKILLS = 2000
 """So many skills of one folder are read."""
+
+PROJECTS = 200
+"""So many projects of one runtime are read."""
 
 PROBLEMS = 20
 """So many problems of one home are told."""
@@ -351,6 +354,31 @@ def _skill(home: Home, path: Path, key: str) -> SkillFile:
         " ".join(description.split())[:DESCRIPTION_CHARS] if isinstance(description, str) else "",
         path,
     )
+
+
+def projects_of(home: Home, paths: Iterable[str], *, own: str) -> dict[str, Home]:
+    """Return the folders of projects that are there, by path.
+
+    Args:
+        home: The runtime's folder, which is told what cannot be looked at.
+        paths: The folders that the runtime knows.
+        own: The runtime's folder in a project. The user's own is no project's, where the runtime
+            has run in the folder above it.
+    """
+    found: dict[str, Home] = {}
+    for path in paths:
+        if len(found) == PROJECTS:
+            home.tell(f"found more than {PROJECTS} projects; the others are left out")
+            break
+        project = Home(Path(path))
+        if not project.root.is_absolute() or project.root / own == home.root:
+            continue
+        try:
+            if project.exists():
+                found[str(project.root)] = project
+        except OSError as error:
+            home.tell(f"{path}: {(error.strerror or 'it cannot be looked at').lower()}")
+    return found
 
 
 def texts_of(value: Any) -> frozenset[str]:

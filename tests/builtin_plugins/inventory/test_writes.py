@@ -154,7 +154,9 @@ async def test_enable_brings_back_what_disable_took_away(tmp_path: Path) -> None
     ("action", "params", "status", "said"),
     [
         ("enable", {}, 400, "id"),
-        ("enable", {"id": "acme"}, 400, "expected source:runtime:scope:agent:kind:key"),
+        ("enable", {"id": "acme"}, 404, "nothing in the inventory is called"),
+        ("enable", {"id": "acme/mial"}, 404, "did you mean acme/mail?"),
+        ("enable", {"id": ":::::"}, 400, "expected source:runtime:scope:agent:kind:key"),
         ("approve", {"id": READY.id}, 400, "digest"),
         ("frobnicate", {"id": READY.id}, 400, "install"),
         ("install", {"key": "../$(x)", "content": "x"}, 400, "key"),
