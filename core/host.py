@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections import deque
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +28,7 @@ from hookgate.core.domain.ports import (
     TOKENS,
     Key,
 )
-from hookgate.core.domain.turn import Origin, TurnRequest
+from hookgate.core.domain.turn import HERE, Origin, TurnRequest
 from hookgate.core.hooks.tasks import contained_task
 from hookgate.core.registry.admission import (
     admit_capability,
@@ -604,7 +605,10 @@ class Host:
 
         A failure is logged with `name`; it does not end the gateway.
         """
-        task = contained_task(work, name=name)
+        # It is no part of the turn that it was begun in, and may wait for that one's lane.
+        context = copy_context()
+        context.run(HERE.set, None)
+        task = contained_task(work, name=name, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._reap)
         return task

@@ -173,10 +173,13 @@ its result.
 | `cards` | `cards`: ids of the capability cards that the model gets to read; `stage` |
 | `text` | `text`: some more of the answer; one event for each chunk of the model's |
 | `reasoning` | `text`: some more of the reasoning that a provider shows |
-| `tool_use` | `id`, `name`, `input`; `owner` is `client` for a tool that the client has to run |
-| `tool_result` | `tool_use_id`, `content`, `is_error`, `status`; `parts` where the result is more\
- than text: objects with a `type` of `text`, `image`, `audio`, `document` (each with `media_type`\
- and base64 `data`) or `link` (`uri`, `name`); `content` then names them |
+| `tool_use` | `id`, `name`, `input`; `owner` is `client` for a tool that the client has to run; \
+`within` where a tool, a provider or a hook calls it in the turn: the id of the call of that tool, \
+or "" |
+| `tool_result` | `tool_use_id`, `content`, `is_error`, `status`; `within` as its call has it; \
+`parts` where the result is more than text: objects with a `type` of `text`, `image`, `audio`, \
+`document` (each with `media_type` and base64 `data`) or `link` (`uri`, `name`); `content` then \
+names them |
 | `usage` | the tokens of one model call: `input_tokens` and `output_tokens` are all of them; parts\
  of these are `cache_read_tokens`, `cache_write_tokens` (`cache_write_hour_tokens` a part of it),\
  `audio_input_tokens`, `image_input_tokens`, and `reasoning_tokens`, `audio_output_tokens`,\

@@ -143,6 +143,7 @@ def decided(
         "redacted_arguments": list(masked),
         "depth": call.depth,
         "index": call.index,
+        "within": call.within,
         "rewritten_by": list(call.rewritten_by),
         "by": decision.by,
         "rule": decision.rule,

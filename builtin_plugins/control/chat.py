@@ -343,8 +343,8 @@ async def call_tool(invocation: Invocation, params: ToolCallParams) -> ToolCalle
     origin = Origin(provenance=Provenance.EXTERNAL_USER, path=invocation.path)
 
     def sink(event: Event) -> None:
-        # What the tool returned is the operation's result.
-        if event.type != "tool_result":
+        # What the tool returned is the operation's result; what it has called itself is not.
+        if event.type != "tool_result" or "within" in event.data:
             invocation.emit(event)
 
     made = await invocation.host.call_tool(

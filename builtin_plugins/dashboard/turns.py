@@ -363,6 +363,8 @@ class TurnRing:
             kept = {name: _cut(data[name]) for name in names}
             if event.type == "tool_result":
                 kept["content"] = kept["status"]
+            if "within" in data:
+                kept["within"] = _cut(data["within"])
             told.append({"type": event.type, "at": event.at, "data": kept})
             self._tellings += 1
         while self._tellings > MOST_TOLD:

@@ -182,8 +182,9 @@ class ToolCall:
         id: The model's id for the call.
         tool: The tool.
         arguments: The arguments, checked against the tool's schema.
-        depth: Nesting: 0 in a turn that a person started.
+        depth: Nesting: 0 in a turn that a person started, one more within each call.
         index: The call's place among all calls of this turn, from 0.
+        within: The id of the call in which a tool made this one; "" for a call of the model's.
         rewritten_by: The plugins that rewrote the arguments, in order.
     """
 
@@ -192,6 +193,7 @@ class ToolCall:
     arguments: Mapping[str, Any]
     depth: int = 0
     index: int = 0
+    within: str = ""
     rewritten_by: tuple[str, ...] = ()
 
     @property

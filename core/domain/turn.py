@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -12,6 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVar, overload
 from urllib.parse import quote, unquote
 
+from hookgate.core.domain.errors import TurnError
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import (
     CLEAN,
@@ -26,7 +28,6 @@ from hookgate.core.domain.models import ModelParameters, ModelRef, StopReason, U
 
 if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Selection
-    from hookgate.core.domain.errors import TurnError
     from hookgate.core.domain.parts import Image
     from hookgate.core.domain.tools import Decision, Tool, ToolCall, ToolResult
     from hookgate.core.registry.snapshots import Snapshot
@@ -506,6 +507,15 @@ class FinishedCall:
     result: ToolResult
 
 
+InnerCaller: TypeAlias = "Callable[[Turn, str, Mapping[str, Any], Taint], Awaitable[FinishedCall]]"
+"""What makes a call within a turn."""
+
+
+HERE: ContextVar[tuple[Turn, Any] | None] = ContextVar("hookgate_here", default=None)
+"""The turn that the code here runs in, and the call in it that is judged or run, if one is; None
+outside of turns, and in what a plugin has spawned."""
+
+
 class TurnKey(Generic[T]):
     """A typed key of a turn's scratch space. Make one per module, compare by identity."""
 
@@ -558,6 +568,8 @@ class Turn:
         stop: Why the model stopped that was asked last, where it did.
         ending: How it ended, once it has.
         error: What it ended with, where it failed.
+        takes_calls: Whether tools can be called within it: from when it is known what it may use
+            until it ends.
         started: When, in UTC.
     """
 
@@ -595,9 +607,12 @@ class Turn:
     stop: StopReason | None = None
     ending: TurnEnding | None = None
     error: TurnError | None = None
+    takes_calls: bool = False
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    caller: InnerCaller | None = field(repr=False, default=None)
     extra_taint: Taint = CLEAN
     _events: int = 0
+    _numbered: int = 0
     _scratch: dict[TurnKey[Any], Any] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
@@ -651,6 +666,42 @@ class Turn:
     def get(self, key: TurnKey[Any], default: Any = None) -> Any:
         """Return ``turn[key]``, or `default` where nothing was set."""
         return self._scratch.get(key, default)
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], *, taint: Taint = CLEAN
+    ) -> FinishedCall:
+        """Call a tool within this turn: from a tool, a provider or a hook that runs in it.
+
+        It needs no lane, for the turn holds that. It is judged, asked about, recorded and finished
+        as a call of the model's, and stands in `calls`; no model reads it. It may use what the
+        turn may use, offered or not. What does not run has a result that says so. See
+        ``docs/turns.md``.
+
+        Args:
+            name: The tool.
+            arguments: What it is called with.
+            taint: Where untrusted text in the arguments came from, beside what the turn and the
+                tool that calls have read.
+
+        Raises:
+            TurnError: The turn takes no calls yet, or none any more; it has had
+                ``turn.max_inner_calls``; or the arguments are no JSON.
+            LaneHeldError: It would nest deeper than ``turn.max_depth``.
+            TurnCancelledError: The turn ended before the call had.
+            HookError: A required hook failed, which ends the turn as well.
+        """
+        if self.caller is None:
+            raise TurnError(
+                f"{self!r} was not started by a gateway, so nothing can be called within it",
+                code="no_calls_now",
+                action="call within a turn that `host.start_turn` has started",
+            )
+        return await self.caller(self, name, arguments, taint)
+
+    def next_index(self) -> int:
+        """Return the place of one more call among the calls of this turn. For the loop."""
+        self._numbered += 1
+        return self._numbered - 1
 
     def degrade(self, code: str, why: str) -> None:
         """Say that the turn goes on with less than was planned; a code's first reason counts.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
+    from contextvars import Context
 
     from hookgate.core.domain.ports import Clock
     from hookgate.core.domain.turn import Principal, SessionKey
@@ -51,7 +52,12 @@ async def _ended(start: Callable[[], Awaitable[T]]) -> Ended[T]:
         return Ended(error=error)
 
 
-async def apart(start: Callable[[], Awaitable[T]], *, limit: float | None = None) -> Ended[T]:
+async def apart(
+    start: Callable[[], Awaitable[T]],
+    *,
+    limit: float | None = None,
+    left: Callable[[], float] = lambda: 0.0,
+) -> Ended[T]:
     """Run something of a plugin's in a task of its own, and return what it came to.
 
     Whatever it raises is its own: `SystemExit`, `KeyboardInterrupt`, `GeneratorExit` and a
@@ -62,6 +68,8 @@ async def apart(start: Callable[[], Awaitable[T]], *, limit: float | None = None
     Args:
         start: Called in that task; makes what is awaited there.
         limit: Seconds that it may take; None for no limit.
+        left: Returns what it gets beyond that once the time is over, in seconds: what it has
+            spent on something that has a limit of its own.
 
     Raises:
         asyncio.CancelledError: The caller was cancelled.
@@ -69,6 +77,8 @@ async def apart(start: Callable[[], Awaitable[T]], *, limit: float | None = None
     task = asyncio.create_task(_ended(start))
     try:
         await until_over(task, limit=limit)
+        while not task.done() and (more := left()) > 0:
+            await until_over(task, limit=more)
     except asyncio.CancelledError:
         task.cancel()
         await until_over(task, limit=GRACE)
@@ -109,9 +119,11 @@ async def contained(work: Awaitable[T]) -> T:
         raise RuntimeError(f"it raised {type(error).__name__}") from error
 
 
-def contained_task(work: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
+def contained_task(
+    work: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
+) -> asyncio.Task[T]:
     """Return a task of `work` that stops no event loop; see `contained`."""
-    task = asyncio.create_task(contained(work), name=name)
+    task = asyncio.create_task(contained(work), name=name, context=context)
     # Cancelled before it began, it would leave `work` behind, which nobody has awaited.
     task.add_done_callback(lambda _: work.close())
     return task

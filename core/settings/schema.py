@@ -243,7 +243,7 @@ class TurnSettings(Section):
     lane_queue: int = Field(default=16, ge=0, le=10_000)
     """Messages that may wait for one session."""
     max_depth: int = Field(default=3, ge=0, le=16)
-    """How deep nested turns may go."""
+    """How deep turns may be nested in turns, and calls in calls."""
     default_verdict: Literal["deny", "ask", "allow"] = "deny"
     """What becomes of a tool call on which every plugin abstains."""
     answerers: tuple[str, ...] = ("policy",)
@@ -253,6 +253,8 @@ class TurnSettings(Section):
     """`required` refuses every tool and channel that does not run in WASM."""
     max_tool_calls: int = Field(default=64, ge=1, le=1000)
     """Tool calls of one message that are judged and run; every call beyond gets an error."""
+    max_inner_calls: int = Field(default=64, ge=0, le=1000)
+    """Tool calls that tools, providers and hooks make within one turn; none beyond begins."""
     tool_concurrency: int = Field(default=8, ge=1, le=256)
     """Tool calls of one message that run side by side."""
     tool_selection: Literal["auto", "all", "discovered"] = "auto"

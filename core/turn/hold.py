@@ -15,10 +15,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from hookgate.core.domain.errors import StaleFenceError, StoreError, TurnCancelledError, TurnError
+from hookgate.core.domain.errors import (
+    HookError,
+    StaleFenceError,
+    StoreError,
+    TurnCancelledError,
+    TurnError,
+)
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.ports import CONVERSATIONS, LANES
 from hookgate.core.domain.tools import ToolResult
+from hookgate.core.domain.turn import HERE
 from hookgate.core.hooks.tasks import finish, raise_if_cancelled
 from hookgate.core.settings.secret_store import redact_json
 from hookgate.core.turn.context import MOST_TURNS, load_turns, whole
@@ -26,6 +33,7 @@ from hookgate.core.turn.end import ended, ending_of, follow
 from hookgate.core.turn.talk import Rounds, admit, prepare
 from hookgate.core.turn.tools.call import Call
 from hookgate.core.turn.tools.held import HeldCalls, brought_history, unanswered
+from hookgate.core.turn.tools.inner import end_calls
 from hookgate.core.turn.tools.offer import usable_tools
 
 if TYPE_CHECKING:
@@ -67,6 +75,7 @@ class TurnRun:
             TurnError: The message cannot be taken.
         """
         turn, taint = self._turn, self._turn.extra_taint
+        HERE.set((turn, None))
         for left in reversed(range(BEGINNINGS)):
             try:
                 await self._hold()
@@ -183,6 +192,7 @@ class TurnRun:
                 await prepare(self._host, turn)
                 clock.reschedule(min(clock.when() or 0, loop.time() + turn.plan.deadline))
                 waits = await Rounds(self._host, self._turns.calls, turn).run()
+                await end_calls(turn)
                 raise_if_cancelled()
         except TimeoutError as error:
             raise _late(clock, error) from None
@@ -197,6 +207,7 @@ class TurnRun:
             TurnError: It was refused before it was judged, or something that it needs has failed.
         """
         turn = self._turn
+        HERE.set((turn, None))
         async with self._lane() as lease:
             turn.fence = lease.fence
             clock = asyncio.timeout(self._host.settings.turn.deadline_seconds)
@@ -220,12 +231,16 @@ class TurnRun:
         turn.extra_taint |= known
         await admit(host, turn)
         turn.offered = {tool.name: tool for tool in await usable_tools(host, turn)}
+        turn.takes_calls = True
+        before = turn.extra_taint
 
         async def keep(result: ToolResult) -> ToolResult:
+            nonlocal before
             # What came with the arguments, and what a turn nested in the call has read.
             fresh = result.taint | (turn.extra_taint - known)
             if not fresh:
                 return result
+            before |= fresh
             try:
                 await conversations.add_taint(turn.session, fresh, fence=turn.fence)
             except StoreError as error:
@@ -236,14 +251,24 @@ class TurnRun:
             return result
 
         item = Call(use)
-        await self._turns.calls.judge(turn, item, index=0)
-        await self._turns.calls.run(turn, item, keep=keep)
+        try:
+            await self._turns.calls.judge(turn, item)
+            await self._turns.calls.run(turn, item, keep=keep)
+        finally:
+            await finish(end_calls(turn))
+            if left := turn.extra_taint - before:
+                # Of calls that hooks made, before this one ran or once it was over.
+                await finish(conversations.add_taint(turn.session, left, fence=turn.fence))
 
     # -- the end ---------------------------------------------------------------
 
     async def _end(self) -> None:
         """Commit the answer, say that the turn is done, and let what follows follow."""
         turn = self._turn
+        try:
+            await end_calls(turn)
+        except HookError as error:
+            self._failed(error)
         fresh = turn.messages[self._committed :]
         if fresh:
             try:

@@ -9,8 +9,6 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from hookgate.core.domain.errors import (
     LaneHeldError,
     NotAllowedError,
@@ -21,8 +19,8 @@ from hookgate.core.domain.errors import (
 from hookgate.core.domain.messages import Message, Provenance, ToolUse, new_id
 from hookgate.core.domain.models import ModelRef
 from hookgate.core.domain.parts import Text
-from hookgate.core.domain.strict_json import canonical
 from hookgate.core.domain.turn import (
+    HERE,
     Address,
     Origin,
     SessionKey,
@@ -39,6 +37,7 @@ from hookgate.core.turn.handle import TurnEvents, TurnHandle
 from hookgate.core.turn.hold import TurnRun
 from hookgate.core.turn.model.call import ModelCall
 from hookgate.core.turn.tools.held import admitted
+from hookgate.core.turn.tools.inner import InnerCalls, json_ready
 from hookgate.core.turn.tools.offer import usable_tools
 
 if TYPE_CHECKING:
@@ -85,6 +84,7 @@ class Turns:
         self.router = router
         self.snapshot = snapshot
         self.after = InSessionOrder()
+        self._inner = InnerCalls(host, calls)
         self._flags = FlagReader(host.flags)
         self._running: dict[str, TurnHandle] = {}
         self._stopping = False
@@ -139,10 +139,10 @@ class Turns:
         session: SessionKey | None = None,
     ) -> Turn:
         """Run a turn on behalf of `parent`; see `Host.nested_turn`."""
-        limit = self.host.settings.turn.max_depth
-        if parent.depth >= limit:
+        limit, depth = self.host.settings.turn.max_depth, _depth(parent)
+        if depth >= limit:
             raise LaneHeldError(
-                f"turn {parent.id} is nested {parent.depth} deep, and {limit} is the limit",
+                f"turn {parent.id} is nested {depth} deep, and {limit} is the limit",
                 action="raise `turn.max_depth`, or do not nest so deep",
             )
         route = self.router.resolve(parent.address, agent or parent.agent.name)
@@ -180,8 +180,9 @@ class Turns:
     ) -> FinishedCall:
         """Call a tool without a model; see `Host.call_tool`."""
         turn = self._asked(principal, origin, request, sink)
+        self._refuse_own_lane(turn)
         turn.extra_taint = request.taint
-        use = ToolUse(id=new_id("call"), name=name, input=_json_ready(arguments))
+        use = ToolUse(id=new_id("call"), name=name, input=json_ready(arguments))
         handle = self._launch(turn, TurnRun(self, turn, request).call(use))
         try:
             await handle.wait()
@@ -191,6 +192,19 @@ class Turns:
                     raise ending_of(turn, error, "")[1] from error
                 raise
         return turn.calls[-1]
+
+    def _refuse_own_lane(self, turn: Turn) -> None:
+        """Refuse a call in a session whose lane a turn holds that waits for the call."""
+        here = HERE.get()
+        holder = None if here is None else here[0]
+        while holder is not None:
+            if holder.session == turn.session and holder.ending is None:
+                raise LaneHeldError(
+                    f"session {turn.session} is held by turn {holder.id}, within which this is "
+                    "called, so it would wait for itself: `turn.call` needs no lane",
+                    action="call the tool within that turn, with `turn.call(name, arguments)`",
+                )
+            holder = holder.parent
 
     async def offered(
         self, principal: Principal, origin: Origin, request: TurnRequest
@@ -308,9 +322,10 @@ class Turns:
             client_tools=admitted(request.client_tools, snapshot.tools, principal, believed),
             parent=parent,
             started=host.clock.now(),
+            caller=self._inner.make,
         )
         if parent is not None:
-            turn.depth, turn.extra_taint = parent.depth + 1, parent.taint
+            turn.depth, turn.extra_taint = _depth(parent) + 1, parent.taint
         return turn
 
     def _heard(self, sink: Callable[[Event], None]) -> Callable[[Event], None]:
@@ -379,6 +394,15 @@ class Turns:
         )
 
 
+def _depth(turn: Turn) -> int:
+    """Return how deep `turn` is nested here: as deep as the call in it that is under way."""
+    here = HERE.get()
+    if here is None or here[0] is not turn or here[1] is None:
+        return turn.depth
+    depth: int = here[1].depth
+    return depth
+
+
 def _model(text: str) -> ModelRef:
     try:
         return ModelRef.parse(text)
@@ -398,19 +422,6 @@ def _check_honoured(request: TurnRequest) -> None:
                 code="invalid_params",
                 action=f"leave `{name}` out",
             )
-
-
-def _json_ready(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a copy of the arguments of a call, as a model would have written them."""
-    try:
-        copy: Mapping[str, Any] = orjson.loads(canonical(dict(arguments)))
-    except (TypeError, ValueError) as error:
-        raise TurnError(
-            f"found arguments that are no JSON object: {error}",
-            code="invalid_params",
-            action="pass texts, numbers, lists and mappings of them, by name",
-        ) from None
-    return copy
 
 
 async def _over(handles: Collection[TurnHandle], seconds: float) -> None:

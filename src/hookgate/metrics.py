@@ -252,6 +252,7 @@ class TraceRow:
         milliseconds: How long it took.
         said: What it decided, or what came of it.
         failed: Whether it failed.
+        depth: 1 for a call that a tool, a provider or a hook makes, one more within each such call.
     """
 
     kind: Literal["hook", "model", "tool", "context"]
@@ -261,10 +262,13 @@ class TraceRow:
     milliseconds: float = 0.0
     said: str = ""
     failed: bool = False
+    depth: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the row for programs."""
+        nested = {"depth": self.depth} if self.depth else {}
         return {
+            **nested,
             "kind": self.kind,
             "name": self.name,
             "plugin": self.plugin,
@@ -312,12 +316,14 @@ def _event_rows(
     """Return rows for what lies between the hooks: contexts, model calls, tool calls."""
     rows: list[TraceRow] = []
     uses: dict[str, Mapping[str, Any]] = {}
+    first_within: dict[str, float] = {}
     since = zero
     for event in events:
         data, at = event["data"], event["at"]
         match event["type"]:
             case "tool_use":
                 uses[data["id"]] = event
+                first_within.setdefault(data.get("within", ""), at)
                 continue
             case "context":
                 said = f"{data['tokens']:,} of {data['budget']:,} tokens"
@@ -329,11 +335,26 @@ def _event_rows(
             case "tool_result":
                 use = uses.get(data["tool_use_id"])
                 name = str(use["data"]["name"]) if use else "tool"
-                begin = _last_end(spans, _BEFORE_TOOL, use["at"] if use else since, at)
+                # It had begun when a tool was called within it.
+                until = first_within.get(data["tool_use_id"], at)
+                begin = _last_end(spans, _BEFORE_TOOL, use["at"] if use else since, until)
                 row = _row("tool", name, begin, at, zero, str(data["content"]))
-                rows.append(replace(row, failed=bool(data["is_error"])))
+                depth = _nested(uses, use["data"]) if use else 0
+                rows.append(replace(row, failed=bool(data["is_error"]), depth=depth))
         since = at
     return rows
+
+
+def _nested(uses: Mapping[str, Mapping[str, Any]], use: Mapping[str, Any]) -> int:
+    """Return how deep a call is within others; each stands behind the one that it is in."""
+    depth = 0
+    while (within := use.get("within")) is not None:
+        depth += 1
+        outer = uses.get(within)
+        if outer is None:
+            break
+        use = outer["data"]
+    return depth
 
 
 def _row(

@@ -57,7 +57,11 @@ class Forbidden:
             child = await host.nested_turn(turn, str(arguments["text"]), tool="nest")
             return str(child.answer)
 
-        return [echo_tool("forbidden", run=forbidden), echo_tool("nest", run=nest)]
+        async def within(turn: Turn, arguments: Mapping[str, Any]) -> str:
+            return (await turn.call("forbidden", ARGUMENTS)).result.text
+
+        runs = {"forbidden": forbidden, "nest": nest, "within": within}
+        return [echo_tool(name, run=run) for name, run in runs.items()]
 
     @hookimpl
     def list_operations(self, host: Any) -> Sequence[Operation[Any, Any]]:
@@ -188,6 +192,10 @@ async def nested(way: Way) -> None:
     await way.gate.chat("nest forbidden")
 
 
+async def within_another_tool(way: Way) -> None:
+    await way.gate.chat("within")
+
+
 async def nested_twice(way: Way) -> None:
     await way.gate.chat("nest nest forbidden")
 
@@ -214,6 +222,7 @@ PATHS: dict[str, Callable[[Way], Awaitable[None]]] = {
     "embedded": embedded,
     "nested": nested,
     "nested twice": nested_twice,
+    "within another tool": within_another_tool,
     **{f"from within, {kind.value}": from_within(kind) for kind in Provenance},
 }
 

@@ -17,17 +17,18 @@ import orjson
 from hookgate import hookspecs
 from hookgate.core.domain.errors import HookError
 from hookgate.core.domain.events import Event
+from hookgate.core.domain.messages import CLEAN
 from hookgate.core.domain.parts import content_to_json
 from hookgate.core.domain.strict_json import canonical
 from hookgate.core.domain.tools import Ask, Decision, Effect, Tool, ToolCall, ToolResult
-from hookgate.core.domain.turn import FinishedCall
+from hookgate.core.domain.turn import HERE, FinishedCall
 from hookgate.core.hooks.tasks import apart, finish, raise_if_cancelled, told
 from hookgate.core.turn.tools.sound import bytes_of, cut, masked, wrong_in_result, wrong_in_verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from hookgate.core.domain.messages import ToolUse
+    from hookgate.core.domain.messages import Taint, ToolUse
     from hookgate.core.domain.tools import ToolOwner, Verdict
     from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
@@ -39,39 +40,93 @@ MAX_ROUNDS = 3
 """Rounds of judging, rewrites included; after them the call is denied."""
 
 
+LEAST_WAIT = 0.05
+"""Seconds at least that a tool gets for itself once a call of its own is over."""
+
+
 @dataclass(slots=True, eq=False)
 class Call:
-    """A model's call on its way: judged, run, and over once it has a result.
+    """A call on its way: judged, run, and over once it has a result.
 
     Attributes:
-        use: The call as the model wrote it.
+        use: The call as the model wrote it, or as who calls within the turn did.
+        inner: Whether it is made within the turn, and not by the turn's model.
+        outer: The call in which a tool makes this one; None where it is made in none.
+        depth: How deep it is nested, in turns and in calls.
+        index: Its place among the calls of its turn.
         call: The call as it would run; None where there is no such tool or its arguments do not
             fit its schema, so that there is nothing to judge.
         arguments: The bytes that were judged, in canonical JSON; nothing else runs.
         decision: What was decided; a denial until something was.
         problem: What the model is told where `call` is None.
         result: What it came to.
+        read: What calls within it have read, which whatever it returns may come from.
+        waits: How many calls within it are under way.
+        since: Since when, in seconds of the event loop.
+        waited: For how long it has waited for such calls before.
     """
 
     use: ToolUse
+    inner: bool = False
+    outer: Call | None = None
+    depth: int = 0
+    index: int = 0
     call: ToolCall | None = None
     arguments: bytes = b"{}"
     decision: Decision = field(default_factory=lambda: Decision.deny("cancelled"))
     problem: str = ""
     result: ToolResult | None = None
+    read: Taint = CLEAN
+    waits: int = 0
+    since: float = 0.0
+    waited: float = 0.0
 
     @property
     def allowed(self) -> bool:
         """Whether the call runs."""
         return self.call is not None and self.decision.allowed
 
+    @property
+    def within(self) -> str:
+        """The id of the call in which it is made; "" for a model's."""
+        return "" if self.outer is None else self.outer.use.id
 
-def _never_judged(turn: Turn, use: ToolUse) -> ToolCall:
-    """Return a call as the model wrote it, of a tool that may not be there."""
+    def tainted(self, result: ToolResult) -> ToolResult:
+        """Return `result` with what calls within this one have read."""
+        if self.read <= result.taint:
+            return result
+        return replace(result, taint=result.taint | self.read)
+
+    def of(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolCall:
+        """Return this call as it is judged, of `tool` with `arguments`."""
+        return ToolCall(
+            id=self.use.id,
+            tool=tool,
+            arguments=arguments,
+            depth=self.depth,
+            index=self.index,
+            within=self.within,
+        )
+
+
+def _never_judged(turn: Turn, item: Call) -> ToolCall:
+    """Return a call as it was written, of a tool that may not be there."""
+    use = item.use
     tool = turn.offered.get(use.name) or unknown_tool(use.name)
-    arguments = {} if isinstance(use.input, str) else use.input
-    index = len(turn.calls)
-    return ToolCall(id=use.id, tool=tool, arguments=arguments, depth=turn.depth, index=index)
+    return item.of(tool, {} if isinstance(use.input, str) else use.input)
+
+
+def usable(turn: Turn, item: Call) -> Tool | None:
+    """Return the tool that is called, where it is there for whoever calls it.
+
+    A model calls what it was offered. Who calls within the turn may use all that the turn may.
+    """
+    name = item.use.name
+    if item.inner:
+        tool = turn.snapshot.tools.get(name)
+        return tool if tool is not None and may_use(turn, tool) else None
+    tool = turn.offered.get(name)
+    return tool if tool is None or tool.owner == "client" or may_use(turn, tool) else None
 
 
 def unknown_tool(name: str, owner: ToolOwner = "host") -> Tool:
@@ -124,21 +179,23 @@ class ToolCalls:
 
     # -- judging -----------------------------------------------------------
 
-    async def judge(self, turn: Turn, item: Call, *, index: int) -> None:
-        """Decide on one call of the model.
+    async def judge(self, turn: Turn, item: Call) -> None:
+        """Decide on one call.
 
-        Never raises for what the model wrote: an unknown tool and wrong arguments are a `problem`.
+        Never raises for what was written: an unknown tool and wrong arguments are a `problem`.
         """
-        use = item.use
-        item.problem = self._problem(turn, use)
-        if item.problem or isinstance(use.input, str):
+        use, item.index = item.use, turn.next_index()
+        if not item.inner:
+            item.depth = turn.depth
+        tool = usable(turn, item)
+        item.problem = self._problem(turn, item, tool)
+        if tool is None or item.problem or isinstance(use.input, str):
             return
         # Copies: a hook that changes the arguments in place changes neither the message, nor what
         # is said of a call that is cancelled meanwhile.
         written = canonical(use.input)
-        tool, arguments = turn.offered[use.name], orjson.loads(written)
-        call = ToolCall(id=use.id, tool=tool, arguments=arguments, depth=turn.depth, index=index)
-        item.call = call
+        call = item.call = item.of(tool, orjson.loads(written))
+        here = HERE.set((turn, item))
         try:
             try:
                 judging = replace(call, arguments=orjson.loads(written))
@@ -150,11 +207,15 @@ class ToolCalls:
         except BaseException as error:
             await self.end(turn, item, cut_short(error))
             raise
+        finally:
+            HERE.reset(here)
 
-    def _problem(self, turn: Turn, use: ToolUse) -> str:
+    def _problem(self, turn: Turn, item: Call, tool: Tool | None) -> str:
         """Say why there is nothing to judge, or ""."""
-        tool = turn.offered.get(use.name)
-        if tool is None or (tool.owner == "host" and not may_use(turn, tool)):
+        use = item.use
+        if tool is None and item.inner:
+            return f"unknown tool {use.name!r}: this turn may use none of that name"
+        if tool is None:
             known = ", ".join(sorted(turn.offered)) or "none"
             return f"unknown tool {use.name!r}: the tools are {known}"
         if isinstance(use.input, str):
@@ -336,30 +397,45 @@ class ToolCalls:
         """
         if item.call is None:
             result = masked(self._host, cut(self._host, ToolResult.error(item.problem)))
-            self._over(turn, item, result, _never_judged(turn, item.use))
+            self._over(turn, item, result, _never_judged(turn, item))
             return
         if not self.recheck(turn, item):
             denied = f"denied: {item.decision.reason}"
             await self.end(turn, item, ToolResult.error(denied, status="denied"))
             return
         began = self._host.clock.monotonic()
+        here = HERE.set((turn, item))
         try:
-            result = await self._execute(turn, item.call, item.arguments)
+            result = item.tainted(await self._execute(turn, item, item.call))
             if keep is not None:
                 result = await keep(result)
         except BaseException as error:
             await self.end(turn, item, cut_short(error), began=began)
             raise
+        finally:
+            HERE.reset(here)
         await self.end(turn, item, result, began=began)
 
-    async def _execute(self, turn: Turn, call: ToolCall, judged: bytes) -> ToolResult:
+    async def _execute(self, turn: Turn, item: Call, call: ToolCall) -> ToolResult:
         tool = call.tool
         if tool.run is None:
             return ToolResult.error(f"tool {tool.name!r} has nothing that could run it")
         # The tool gets its own copy, read from the very bytes that were judged.
-        arguments: dict[str, Any] = orjson.loads(judged)
-        run = tool.run
-        ended = await apart(lambda: run(turn, arguments), limit=tool.timeout)
+        arguments: dict[str, Any] = orjson.loads(item.arguments)
+        run, loop = tool.run, asyncio.get_running_loop()
+        began = loop.time()
+
+        def left() -> float:
+            # What it waits for a call of its own, and for whoever is asked about that, has limits
+            # of its own, and the turn's.
+            now = loop.time()
+            if not item.waited and not item.waits:
+                return 0.0
+            waited = item.waited + (now - item.since if item.waits else 0.0)
+            own = tool.timeout - (now - began - waited)
+            return max(own, LEAST_WAIT) if own > 0 or item.waits else 0.0
+
+        ended = await apart(lambda: run(turn, arguments), limit=tool.timeout, left=left)
         raise_if_cancelled()
         if ended.late:
             text = f"tool {tool.name!r} took longer than {tool.timeout:g} s"
@@ -416,7 +492,7 @@ class ToolCalls:
         took = {}
         if began is not None:
             took["milliseconds"] = (host.clock.monotonic() - began) * 1000
-        result = masked(host, result)
+        result = masked(host, item.tainted(result))
         self._over(turn, item, result, call)
         host.metric(
             "tool.call",
@@ -435,7 +511,7 @@ class ToolCalls:
         item.result = result
         decision = Decision.deny(item.problem) if item.problem else item.decision
         turn.calls.append(FinishedCall(call, decision, result))
-        data = {
+        data: dict[str, Any] = {
             "tool_use_id": item.use.id,
             "content": result.text,
             "is_error": result.is_error,
@@ -443,4 +519,6 @@ class ToolCalls:
         }
         if not isinstance(result.content, str):
             data["parts"] = content_to_json(result.content)
+        if item.inner:
+            data["within"] = item.within
         turn.emit(Event("tool_result", data, scope="chat"))

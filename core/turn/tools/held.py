@@ -167,7 +167,7 @@ class HeldCalls:
         await self._record(hearsay)
         own = {tool.name: tool for tool in turn.client_tools}
         every = []
-        for index, told in enumerate(self._waiting):
+        for told in self._waiting:
             use = released.get(told.id, told)
             call = ToolCall(
                 id=use.id,
@@ -175,12 +175,12 @@ class HeldCalls:
                 tool=own.get(use.name) or unknown_tool(use.name, "client"),
                 arguments={} if isinstance(use.input, str) else use.input,
                 depth=turn.depth,
-                index=index,
+                index=turn.next_index(),
             )
             taint = CLEAN if use.id in released else UNVERIFIED
             result = await self._result(call, brought.get(use.id), taint)
             decided = Decision.allow("decided when the call was made")
-            every.append(Call(use, call, decision=decided, result=result))
+            every.append(Call(use, call=call, decision=decided, result=result))
         self._decided = [item for item in every if item.use.id in released]
         return results_message(turn, every)
 

@@ -69,6 +69,7 @@ async def choose_tools(host: Host, turn: Turn) -> None:
         usable = chosen
     usable.sort(key=attrgetter("name"))
     turn.offered = {tool.name: tool for tool in (*usable, *turn.client_tools)}
+    turn.takes_calls = True
 
 
 async def usable_tools(host: Host, turn: Turn) -> list[Tool]:

@@ -108,9 +108,8 @@ class ToolRound:
             self._turn.emit(Event("tool_use", {**use, "owner": "client"}, scope="chat"))
 
     async def _judge(self) -> None:
-        index = len(self._turn.calls)
-        for number, item in enumerate(self._may_run):
-            await self._calls.judge(self._turn, item, index=index + number)
+        for item in self._may_run:
+            await self._calls.judge(self._turn, item)
             if len(self._may_run) > 1:
                 # Judging need not wait for anything: others get their turn in between.
                 await asyncio.sleep(0)

@@ -69,13 +69,15 @@ class Narrator:
             case "tool_use":
                 self._line(
                     Text.assemble(
-                        ("▸ ", "green"), (one_line(data["name"]), "bold"), " ",
+                        ("  ▸ " if "within" in data else "▸ ", "green"),
+                        (one_line(data["name"]), "bold"), " ",
                         (short(data["input"], 160), "dim"),
                     )
                 )  # fmt: skip
             case "tool_result":
                 style = "red" if data["is_error"] else "dim"
-                self._line(Text(f"  {short(data['content'], 200)}", style=style))
+                space = "    " if "within" in data else "  "
+                self._line(Text(f"{space}{short(data['content'], 200)}", style=style))
             case "queued":
                 self._line(
                     Text(f"waiting behind {counted(data['before'], 'message')}", style="dim")

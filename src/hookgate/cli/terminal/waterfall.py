@@ -96,7 +96,7 @@ def _name(row: TraceRow) -> Text:
     if row.kind == "hook":
         return Text(row.name)
     mark = {"model": "● ", "tool": "▸ ", "context": "▤ "}[row.kind]
-    return Text(mark + one_line(row.name), style=f"bold {_COLORS[row.kind]}")
+    return Text("  " * row.depth + mark + one_line(row.name), style=f"bold {_COLORS[row.kind]}")
 
 
 def _said(row: TraceRow) -> Text:
