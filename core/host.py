@@ -18,7 +18,7 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from hookgate.core.domain.errors import MissingKeyError, StartError
-from hookgate.core.domain.events import Event, EventBus, MetricRecord, Standings
+from hookgate.core.domain.events import Event, EventBus, LogTail, MetricRecord, Standings
 from hookgate.core.domain.messages import CLEAN, Provenance
 from hookgate.core.domain.ports import (
     AUDIT,
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from hookgate.core.plugins.manager import Plugins
     from hookgate.core.registry.agents import AgentRoute
     from hookgate.core.registry.sanitizer import Sanitizer
-    from hookgate.core.settings.schema import Settings
+    from hookgate.core.settings.schema import Section, Settings
     from hookgate.core.turn.handle import TurnHandle
     from hookgate.core.turn.start import Turns
     from hookgate.metrics import Instrument
@@ -149,6 +149,9 @@ class Host:
         for_command: Whether the gateway was started for one command and ends with it, so that what
             would outlive that, such as work by the clock, is left to one that stays.
         log: A structured logger.
+        log_tail: The last lines of the log, masked.
+        read_settings: The settings as they were read last, at the start or at a reload.
+        restart_keys: Keys of them that have changed and wait for a restart.
     """
 
     def __init__(
@@ -159,9 +162,11 @@ class Host:
         *,
         reserved_tools: Mapping[str, str] | None = None,
     ) -> None:
-        self.settings = settings
+        self.settings = self.read_settings = settings
+        self.restart_keys: Sequence[str] = ()
         self.for_command = False
         self.log: FilteringBoundLogger = log or structlog.get_logger("hookgate")
+        self.log_tail = LogTail()
         self.events = EventBus(redact=lambda data: redact_json(secrets, data))
         self.tools: Registry[Tool] = Registry(
             "tool",
@@ -308,6 +313,7 @@ class Host:
 
     def content_read(self, settings: Settings) -> None:
         """Tell those who want to know that content has been read. Only the gateway calls this."""
+        self.read_settings = settings
         for told in self._readers:
             told(settings)
 
@@ -507,6 +513,10 @@ class Host:
     def why(self, name: str) -> str:
         """Say why the plugin called `name` runs, or why it does not."""
         return "" if self._plugins is None else self._plugins.why(name)
+
+    def section_models(self) -> Mapping[str, type[Section]]:
+        """Return the models of the sections of the plugins that run, by the plugin's name."""
+        return {} if self._plugins is None else self._plugins.models()
 
     # -- names -------------------------------------------------------------
 

@@ -104,6 +104,7 @@ class Runtime:
         log = self.log.logger()
         self.host = Host(self.settings, secrets, log, reserved_tools=reserved_tools)
         self.host.for_command = for_command
+        self.host.log_tail = self.log.tail
         offer(self.host)
         self.plugins = Plugins.load(
             self.settings,
@@ -148,6 +149,7 @@ class Runtime:
         )
         host.flags.apply("core", (FAILURE_MODE,))
         host.events.on_spans = self._trace
+        stack.enter_context(self.log.tail.told(host.events))
         stack.push_async_callback(hooks.close)
         await stack.enter_async_context(self.plugins.opened(host))
         stack.push_async_callback(host.stop_tasks)
@@ -269,12 +271,13 @@ class Runtime:
         for take in live:
             differing.update(take())
         self._sanitizer.reloaded(settings=bool(live))
+        self.host.restart_keys = sorted(differing - RESTART_FREE)
         counts = await self._catalogue.fill()
         self.host.content_read(settings)
         self.turns.router = router
         result = {
             "changed": {**counts, "agents": sorted(router.agents)},
-            "restart": sorted(differing - RESTART_FREE),
+            "restart": list(self.host.restart_keys),
         }
         self.host.events.publish(Event("reloaded", result, scope="read"))
         return result

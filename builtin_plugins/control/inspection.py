@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import fnmatch
-from typing import Annotated, Any, Literal
+from dataclasses import asdict
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
@@ -13,10 +15,17 @@ from hookgate import (
     Address,
     Host,
     Invocation,
+    LogLine,
+    LogTail,
     OperationModel,
     Tool,
     operation,
 )
+from hookgate.settings import Layer, is_within, set_values, values_of
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+LEVELS: tuple[str, ...] = get_args(LogLevel)
+LINES = LogTail.LINES
 
 
 class FlagRow(OperationModel):
@@ -88,6 +97,72 @@ class Routed(OperationModel):
     """The same in words."""
 
 
+class ShownSetting(OperationModel):
+    """One value of the settings."""
+
+    key: str
+    """Its key, as one writes it in TOML."""
+    value: Any
+    """The value; what may be a secret is masked."""
+    layer: Layer
+    """Who has the last word on it: nobody, the program that made the gateway, the settings file,
+    the environment or the command line."""
+    place: str
+    """Where that is, such as `config.toml:3` or a variable; empty for a default."""
+    restart: bool
+    """Whether it has changed, and waits for a restart: until then what it was counts."""
+
+
+class ShownSettings(OperationModel):
+    """The settings as they were read last."""
+
+    settings: tuple[ShownSetting, ...]
+    """In the order of the sections."""
+
+
+class LogTailParams(OperationModel):
+    """Which lines of the log are wanted."""
+
+    after: int = Field(default=0, ge=0)
+    """Only lines after this one: the `next` of a former answer."""
+    level: LogLevel = "debug"
+    """The least level."""
+    search: str = Field(default="", max_length=200)
+    """What stands in the line, in capitals or not."""
+    limit: int = Field(default=100, ge=1, le=LINES)
+    """So many at most, the newest ones."""
+
+
+class ShownLine(OperationModel):
+    """One line of the log."""
+
+    seq: int
+    """Its number."""
+    time: str
+    """When, ISO 8601 in UTC."""
+    level: str
+    """`debug`, `info`, `warning`, `error` or `critical`."""
+    logger: str
+    """Who speaks; `hookgate` is the gateway itself."""
+    event: str
+    """What is said."""
+    fields: dict[str, str]
+    """What belongs to it."""
+
+
+class ShownLog(OperationModel):
+    """The last lines of the log, masked as they are written."""
+
+    lines: tuple[ShownLine, ...]
+    """The oldest first."""
+    next: int
+    """What to give as `after` for what comes."""
+    missed: int
+    """So many lines after `after` are kept no more."""
+    level: str
+    """The least level that is logged at all."""
+
+
 def tool_row(tool: Tool, quarantine: str = "", off: str = "") -> dict[str, Any]:
     """Return what `tools.list` says of a tool."""
     return {
@@ -114,7 +189,7 @@ def tool_row(tool: Tool, quarantine: str = "", off: str = "") -> dict[str, Any]:
 
 
 class Inspection:
-    """Tools: what models can call."""
+    """Tools, settings, the log: what a gateway is made of."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -176,3 +251,60 @@ class Inspection:
         return Routed(
             agent=route.agent.name, tier=route.tier, binding=route.binding, reason=route.reason
         )
+
+    @operation("config.show", scope="operate", rest=("GET", "/v1/config"), command="")
+    async def config(
+        self,
+        _: Invocation,
+        section: Annotated[str, POSITIONAL, Field(max_length=256)] = "",
+        all: bool = False,
+    ) -> ShownSettings:
+        """Show the settings of this gateway, and where each comes from. Secrets are masked.
+
+        Args:
+            section: Only this section, such as `gateway` or `plugin.memory`.
+            all: Defaults, too.
+        """
+        # Schemas of all sections are made for it.
+        rows = await asyncio.to_thread(self._settings, section)
+        return ShownSettings(settings=tuple(row for row in rows if all or row.layer != "default"))
+
+    def _settings(self, section: str) -> list[ShownSetting]:
+        host = self._host
+        models = host.section_models()
+        before = {one.key: one.value for one in set_values(host.settings, models)}
+        return [
+            ShownSetting(
+                **asdict(one),
+                restart=one.value != before.get(one.key)
+                and any(is_within(one.key, key) for key in host.restart_keys),
+            )
+            for one in values_of(set_values(host.read_settings, models), section)
+        ]
+
+    @operation("log.tail", scope="operate", quick=True, rest=("GET", "/v1/log"), command="")
+    async def log(self, _: Invocation, params: LogTailParams) -> ShownLog:
+        """Show the last lines of the log. The event `log` says that there are new ones."""
+        tail = self._host.log_tail
+        lines, last = tail.lines(params.after), tail.last
+        # After a restart numbers begin anew.
+        fresh = last < params.after
+        if fresh:
+            lines = tail.lines()
+        least, wanted = LEVELS.index(params.level), params.search.casefold()
+        found = [
+            line
+            for line in lines
+            if (line.level not in LEVELS or LEVELS.index(line.level) >= least)
+            and (not wanted or wanted in _words(line))
+        ]
+        return ShownLog(
+            lines=tuple(ShownLine(**asdict(line)) for line in found[-params.limit :]),
+            next=last,
+            missed=0 if fresh or not lines else max(0, lines[0].seq - params.after - 1),
+            level=self._host.settings.log.level,
+        )
+
+
+def _words(line: LogLine) -> str:
+    return " ".join([line.event, line.logger, *line.fields, *line.fields.values()]).casefold()

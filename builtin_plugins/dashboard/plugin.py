@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hookgate import Host, Operation, Routes, Turn, operations_of
+from hookgate.builtin_plugins.dashboard.costs import HookCosts
 from hookgate.builtin_plugins.dashboard.turns import TurnRing
 from hookgate.hookspecs import hookimpl
 
@@ -21,6 +22,7 @@ class Plugin:
 
     def __init__(self) -> None:
         self._turns: TurnRing | None = None
+        self._costs: HookCosts | None = None
 
     @hookimpl
     def add_routes(self, host: Host, routes: Routes) -> None:
@@ -29,9 +31,11 @@ class Plugin:
 
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
-        """Bring the operations that list and show turns."""
+        """Bring the operations that list and show turns, and say what hooks cost."""
         self._turns = TurnRing(host)
-        return operations_of(self._turns)
+        # A reload asks again, and ends no measurement.
+        self._costs = self._costs or HookCosts(host)
+        return operations_of(self._turns, self._costs)
 
     @hookimpl(trylast=True)
     def turn_ended(self, turn: Turn) -> None:

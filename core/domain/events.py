@@ -11,8 +11,9 @@ import asyncio
 import fnmatch
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from threading import Lock
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -295,6 +296,91 @@ class EventBus:
         before, self._wanting_spans = self._wanting_spans, self._wanting_spans + change
         if bool(before) != bool(self._wanting_spans):
             self.on_spans(bool(self._wanting_spans))
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of the gateway's log, masked and cut.
+
+    Attributes:
+        seq: Its number, from 1.
+        time: When, ISO 8601 in UTC.
+        level: ``debug``, ``info``, ``warning``, ``error`` or ``critical``.
+        logger: Who speaks; ``hookgate`` is the gateway itself.
+        event: What is said.
+        fields: What belongs to it, as text by name.
+    """
+
+    seq: int
+    time: str
+    level: str
+    logger: str
+    event: str
+    fields: Mapping[str, str]
+
+
+class LogTail:
+    """The last lines of a log. Lines come from any thread."""
+
+    LINES = 500
+    CHARS = 2_000
+    """So much is kept of a text."""
+    FIELDS = 20
+    SECONDS = 0.25
+    """The pause between two events that say that there are new lines: a line that comes of
+    telling of a line cannot make a storm."""
+
+    def __init__(self) -> None:
+        self._lines: deque[LogLine] = deque(maxlen=self.LINES)
+        self._seq = 0
+        self._lock = Lock()
+        self._due = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._events: EventBus | None = None
+
+    @property
+    def last(self) -> int:
+        """The number of the newest line; 0 before the first."""
+        return self._seq
+
+    def lines(self, after: int = 0) -> list[LogLine]:
+        """Return the lines after one that is known by its number, the oldest first."""
+        with self._lock:
+            return [line for line in self._lines if line.seq > after]
+
+    def keep(
+        self, time: str, level: str, logger: str, event: str, fields: Mapping[str, str]
+    ) -> None:
+        """Keep a line, whose secrets are masked already; the oldest one goes for it."""
+        cut = {
+            name[: self.CHARS]: text[: self.CHARS]
+            for name, text in list(fields.items())[: self.FIELDS]
+        }
+        with self._lock:
+            self._seq += 1
+            line = LogLine(self._seq, time, level, logger, event[: self.CHARS], cut)
+            self._lines.append(line)
+            loop, events = self._loop, self._events
+            tells = loop is not None and not self._due and events is not None and events.watched
+            self._due = self._due or tells
+        if tells and loop is not None:
+            # Whoever has closed the loop wants to hear nothing more.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(loop.call_later, self.SECONDS, self._tell)
+
+    def _tell(self) -> None:
+        self._due = False
+        if self._events is not None:
+            self._events.publish(Event("log", {"last": self._seq}))
+
+    @contextmanager
+    def told(self, events: EventBus) -> Iterator[None]:
+        """Say on a bus that lines have come, for the length of a ``with`` block."""
+        self._loop, self._events, self._due = asyncio.get_running_loop(), events, False
+        try:
+            yield
+        finally:
+            self._loop = self._events = None
 
 
 @dataclass(slots=True)

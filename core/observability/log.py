@@ -21,12 +21,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO, TypeAlias
 
 import structlog
 from structlog.typing import FilteringBoundLogger, Processor
 
 from hookgate.core.domain.errors import HookgateError
+from hookgate.core.domain.events import LogTail
 
 if TYPE_CHECKING:
     from hookgate.core.domain.ports import Secrets
@@ -40,6 +41,9 @@ EVERYTHING = ("",)
 
 OWN = "hookgate"
 MAX_DEPTH = 8
+
+_Entry: TypeAlias = tuple[str, str, str, str, Mapping[str, str]]
+"""What `LogTail.keep` takes."""
 
 _JSON: Mapping[str, Any] = {"ensure_ascii": False, "separators": (",", ":")}
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -62,10 +66,12 @@ class Log:
         self._stream = sys.stderr if stream is None else stream
         self._secrets = secrets
         self._lock = threading.Lock()
-        self._held: list[str] | None = None
+        self._held: list[_Line] | None = None
+        self.tail = LogTail()
         self.level = _LEVELS[settings.level]
         terminal = self._stream.isatty()
         console = settings.format == "console" or (settings.format == "auto" and terminal)
+        render = _console(colors=terminal) if console else _json
         self._processors: list[Processor] = [
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
@@ -73,7 +79,7 @@ class Log:
             structlog.processors.StackInfoRenderer(),
             structlog.processors.ExceptionRenderer(),
             _Redactor(self.redact, console=console),
-            _console(colors=terminal) if console else _json,
+            _kept(render),
         ]
         # The logger's own methods are cut off at the level before they build anything.
         self._wrapper = structlog.make_filtering_bound_logger(self.level)
@@ -96,7 +102,7 @@ class Log:
 
     def write(self, line: str) -> None:
         """Write one line, masked once more as it stands there."""
-        line = self.redact(line)
+        line = _Line(self.redact(line), line.entry if isinstance(line, _Line) else None)
         # A log that cannot be written must not end the turn that wanted to say something.
         with self._lock, suppress(OSError, ValueError):
             if self._held is not None:
@@ -104,6 +110,8 @@ class Log:
                 return
             self._stream.write(_writable(line, self._stream) + "\n")
             self._stream.flush()
+        if line.entry is not None:
+            self.tail.keep(*line.entry)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -124,13 +132,14 @@ class Log:
             for line in lines:
                 self.write(line)
 
-    def render(self, name: str, level: str, event: MutableMapping[str, Any]) -> str:
+    def render(self, name: str, level: str, event: MutableMapping[str, Any]) -> _Line:
         """Return the line of something that another logger was told."""
         output = _Output(self, name)
         value: Any = event
         for processor in self._processors:
             value = processor(output, level, value)
-        return str(value)
+        line: _Line = value
+        return line
 
     @contextmanager
     def as_default(self) -> Iterator[None]:
@@ -165,6 +174,44 @@ class Log:
         finally:
             for handler in handlers:
                 handler.detach()
+
+
+class _Line(str):
+    """A line as it is written, with what is said in it."""
+
+    __slots__ = ("entry",)
+    entry: _Entry | None
+
+    def __new__(cls, text: str, entry: _Entry | None) -> Self:
+        made = super().__new__(cls, text)
+        made.entry = entry
+        return made
+
+    def masked(self, redact: Callable[[str], str]) -> _Line:
+        """Return the same with the secrets of somebody else masked, too."""
+        if self.entry is None:
+            return _Line(redact(self), None)
+        time, level, logger, event, fields = self.entry
+        safe = {redact(name): redact(text) for name, text in fields.items()}
+        return _Line(redact(self), (time, level, redact(logger), redact(event), safe))
+
+
+def _kept(render: Processor) -> Processor:
+    """Return what renders a line and keeps what is said in it, beside."""
+
+    def kept(logger: Any, method: str, event: MutableMapping[str, Any]) -> _Line:
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        own = ("event", "level", "logger", "time")
+        fields = {
+            name: value if isinstance(value, str) else json.dumps(value, **_JSON)
+            for name, value in event.items()
+            if name not in own
+        }
+        level, who = str(event.get("level", method)), str(event.get("logger", OWN))
+        entry = (now, level, who, str(event.get("event", "")), fields)
+        return _Line(str(render(logger, method, event)), entry)
+
+    return kept
 
 
 class _Output:
@@ -226,7 +273,7 @@ class _Handler(logging.Handler):
             event["exc_info"] = record.exc_info
         line = self._log.render(record.name, record.levelname.lower(), event)
         for other in self._others():
-            line = other._log.redact(line)
+            line = line.masked(other._log.redact)
         self._log.write(line)
 
 

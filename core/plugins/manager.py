@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from hookgate.core.host import Host
-    from hookgate.core.settings.schema import Settings
+    from hookgate.core.settings.schema import Section, Settings
 
 BUILTIN_PACKAGE = "hookgate.builtin_plugins"
 """Where the builtin plugins are looked for, one package each."""
@@ -169,6 +169,11 @@ class Plugins:
         """Return the running plugin that is called `name`."""
         plugin: object | None = self.manager.get_plugin(name)
         return plugin
+
+    def models(self) -> Mapping[str, type[Section]]:
+        """Return the models of the sections of those that run and have one, by name."""
+        found = {name: getattr(self.get(name), "Settings", None) for name in self.order}
+        return {name: model for name, model in found.items() if model is not None}
 
     def why(self, name: str) -> str:
         """Say why the plugin called `name` runs, or why it does not."""

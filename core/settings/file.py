@@ -100,7 +100,7 @@ class Source:
         problems += self.problems
         if problems:
             raise ConfigError(complete_problems(problems, self))
-        return settings.placed(bases)
+        return settings.placed(bases, self.places)
 
     @property
     def folder(self) -> Path:

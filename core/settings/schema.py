@@ -7,8 +7,10 @@ demo agent. A plugin's own section, ``[plugin.NAME]``, is typed by the plugin.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -23,6 +25,9 @@ from hookgate.core.domain.descriptors import identity
 from hookgate.core.domain.models import ModelRef
 from hookgate.core.settings.documented import Documented
 from hookgate.core.settings.paths import FROM_HOME, IS_TEXT, PathBases
+
+if TYPE_CHECKING:
+    from hookgate.core.settings.layers import SettingPlace
 
 
 class Section(Documented):
@@ -303,6 +308,13 @@ class LogSettings(Section):
     query, no parameters, no body."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where values came from. It does not count when settings are compared."""
+
+    by_key: Mapping[str, SettingPlace] | None = field(default=None, compare=False)
+
+
 class Settings(Section):
     """All settings of one gateway."""
 
@@ -326,6 +338,7 @@ class Settings(Section):
     """Secrets by name; an environment variable or a key file comes before."""
     log: LogSettings = LogSettings()
     _bases: PathBases = PrivateAttr(default_factory=PathBases)
+    _places: _Places = PrivateAttr(default_factory=_Places)
 
     @property
     def folder(self) -> Path:
@@ -338,10 +351,26 @@ class Settings(Section):
         """Where relative paths begin, with all that there is to know."""
         return self._bases
 
-    def placed(self, bases: PathBases) -> Settings:
-        """Return these settings, with their relative paths beginning at `bases`."""
+    @property
+    def places(self) -> Mapping[str, SettingPlace] | None:
+        """Where each value came from, by key as in ``bindings.0.agent``; defaults have none.
+
+        None where no file was looked for: a program has made these settings.
+        """
+        return self._places.by_key
+
+    def placed(
+        self, bases: PathBases, places: Mapping[str, SettingPlace] | None = None
+    ) -> Settings:
+        """Return these settings, with their relative paths beginning at `bases`.
+
+        Args:
+            bases: Where relative paths begin.
+            places: Where each value came from.
+        """
         made = self.model_copy()
         made._bases = bases
+        made._places = _Places(places)
         return made
 
     @model_validator(mode="after")

@@ -72,6 +72,8 @@ from hookgate.core.domain.errors import (
 )
 from hookgate.core.domain.events import (
     Event as Event,
+    LogLine as LogLine,
+    LogTail as LogTail,
     MetricRecord as MetricRecord,
     PartStanding as PartStanding,
     Standings as Standings,

@@ -26,6 +26,13 @@ from hookgate.core.settings.sections import (
 from hookgate.core.settings.toml_lines import (
     locate as locate,
 )
+from hookgate.core.settings.values import (
+    Layer as Layer,
+    SetValue as SetValue,
+    is_within as is_within,
+    set_values as set_values,
+    values_of as values_of,
+)
 from hookgate.core.settings.whole_file import (
     write_whole as write_whole,
 )

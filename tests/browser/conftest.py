@@ -138,7 +138,7 @@ def show(chromium: Any, tmp_path: Path) -> Show:
             {
                 "home": tmp_path / "home",
                 "gateway": {"port": 0, **section, **sections.pop("gateway", {})},
-                "log": {"level": "error"},
+                "log": {"level": "error", **sections.pop("log", {})},
                 "plugins": {"entry_points": False},
                 "plugin": {"tools": grants, **sections.pop("plugin", {})},
                 **sections,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from aiohttp import ClientSession
 from tests.browser.conftest import Show
@@ -9,7 +11,8 @@ from tests.browser.test_dashboard import NAUGHTY
 from tests.builtin_plugins.channels.bells import KEY, Bell, event
 from tests.builtin_plugins.channels.test_webhooks import HEADER, SECRETS
 
-from hookgate import ChannelError
+from hookgate import ChannelError, Turn
+from hookgate.hookspecs import hookimpl
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
@@ -84,3 +87,84 @@ async def test_a_token_is_revoked_after_a_second_look(show: Show) -> None:
         await row.get_by_role("button", name="Revoke for good").click()
         await shown.until("revoked")
         assert shown.tokens["ann"] not in await page.content()
+
+
+class Slow:
+    """Says something slowly in one hook, and fails in another."""
+
+    name = "slow"
+
+    @hookimpl
+    def judge_turn(self, turn: Turn) -> None:
+        raise RuntimeError(NAUGHTY)
+
+    @hookimpl
+    async def tag_turn(self, turn: Turn) -> set[str]:
+        await asyncio.sleep(0.03)
+        return {"quokka"}
+
+
+async def test_an_author_sees_what_the_hooks_of_a_plugin_do_while_one_chats(show: Show) -> None:
+    async with show(Slow()) as shown:
+        page = shown.page
+        await shown.open("system/plugins/nobody")
+        await page.get_by_role("link", name="All plugins").click()
+        await page.get_by_role("link", name="slow", exact=True).click()
+        await shown.until("None of its hooks was called since then.")
+        await shown.gateway.chat("hello")
+        calls = page.get_by_role("region", name="Last calls")
+        await calls.get_by_text("set of 1").wait_for()
+        await calls.get_by_text("<script>alert(2)</script>").first.wait_for()
+        await calls.get_by_role("link", name="waterfall").first.wait_for()
+        hooks = page.get_by_role("region", name="Hooks")
+        row = hooks.locator("tr", has_text="tag_turn")
+        assert (await row.locator("td").all_inner_texts())[1] == "1"
+        await page.get_by_role("link", name="All plugins").click()
+        row = page.locator("tbody tr", has=page.get_by_role("link", name="slow", exact=True))
+        await row.get_by_text("tag_turn").wait_for()
+        assert (await row.locator("td").all_inner_texts())[6] == "1"
+
+
+async def test_settings_say_which_layer_set_them_and_hide_secrets(show: Show) -> None:
+    async with show(secrets={"canary": "quokka-canary"}, context={"history_turns": 3}) as shown:
+        page = shown.page
+        await shown.open("system/settings")
+        row = page.locator("tbody tr", has_text="context.history_turns")
+        assert "program" in await row.inner_text()
+        assert "context.budget_tokens" not in await shown.text()
+        await page.get_by_label("Set by").select_option("any")
+        await shown.until("context.budget_tokens")
+        await page.get_by_label("Section").select_option("secrets")
+        await shown.until("[redacted]")
+        assert "quokka-canary" not in await page.content()
+        assert "section=secrets" in page.url
+        assert "hookgate config show secrets --all" in await shown.text(".command")
+        await shown.open("system/settings?section=%3Cb%3E&layer=no")
+        await page.get_by_role("link", name="Show all").click()
+        await shown.until("context.budget_tokens")
+
+
+async def test_the_log_grows_while_one_looks_and_is_searched(show: Show) -> None:
+    async with show(log={"level": "info"}, secrets={"canary": "quokka-canary"}) as shown:
+        page, log = shown.page, shown.gateway.log.logger("test")
+        await shown.open("system/log")
+        await shown.until("cards")
+        log.warning(f"{NAUGHTY} quokka-canary", part="one")
+        row = page.locator("tbody tr", has_text="part=one")
+        await row.wait_for()
+        assert "<script>alert(2)</script>" in await row.inner_text()
+        assert "quokka" not in await page.content()
+        assert "part=one" in await page.locator("tbody tr").first.inner_text()
+        # What is under the pointer stays there.
+        await row.hover()
+        log.error("another", part="two")
+        await page.get_by_role("button", name="1 new").click()
+        await page.locator("tbody tr", has_text="part=two").wait_for()
+        await page.get_by_label("Least level").select_option("error")
+        await page.locator("tbody tr", has_text="part=one").wait_for(state="detached")
+        await page.keyboard.press("Escape")
+        await page.get_by_label("Search").fill("nothing is like this")
+        await shown.until("No such line among the last 500.")
+        await shown.open("system/log?level=loud")
+        await page.get_by_role("link", name="Show all lines").click()
+        await page.locator("tbody tr", has_text="part=one").wait_for()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import jsonschema_rs
@@ -28,9 +29,50 @@ def test_what_is_set_is_shown_with_its_source_and_without_secrets(hookgate: Comm
     assert "context.budget_tokens" in hookgate("config", "show", "--all").out
 
 
+def test_settings_of_a_section_are_shown_and_figures_are_no_secrets(hookgate: CommandLine) -> None:
+    hookgate.config(
+        "[plugin.providers.local]\nkind = 'openai'\nbase_url = 'http://127.0.0.1:1/v1'\n"
+        "api_key = 'quokka'\nmodels.llama3 = { context_tokens = 8000 }\n"
+    )
+    ran = hookgate("config", "show", "plugin.providers", "--json")
+    rows = {row["key"]: row["value"] for row in ran.json["settings"]}
+    assert rows["plugin.providers.local.models.llama3.context_tokens"] == 8000
+    assert rows["plugin.providers.local.api_key"] == "[redacted]"
+    assert "quokka" not in ran.out + hookgate("config", "show").out
+    ran = hookgate("config", "show", "plugin.memroy")
+    assert ran.code == 2
+    assert "did you mean `plugin.memory`?" in " ".join(ran.err.replace("│", "").split())
+
+
+def test_the_settings_of_the_gateway_that_runs_are_shown(
+    hookgate: CommandLine, serve: Callable[[], object]
+) -> None:
+    hookgate.config("[context]\nhistory_turns = 3\n")
+    serve()
+    hookgate.config("[context]\nhistory_turns = 4\n")
+    assert "3" in shown(hookgate("config", "show"))
+    assert "4" in shown(hookgate("--local", "config", "show"))
+
+
+def shown(ran: Any) -> str:
+    (line,) = (line for line in ran.out.splitlines() if "history_turns" in line)
+    return str(line.split()[1])
+
+
+def test_the_log_of_the_gateway_that_runs_is_shown(
+    hookgate: CommandLine, serve: Callable[[], object]
+) -> None:
+    assert "no gateway runs" in hookgate("log", "tail").err
+    serve()
+    assert "cards reloaded" in hookgate("log", "tail", "--search", "cards reloaded").out
+    (line,) = hookgate("log", "tail", "--json", "--search", "cards reloaded").out.splitlines()
+    assert json.loads(line)["event"] == "cards reloaded"
+    assert "level" in hookgate("log", "tail", "--level", "loud").err
+
+
 def test_without_settings_nothing_is_set(hookgate: CommandLine) -> None:
     rows = hookgate("config", "show", "--json").json["settings"]
-    assert {row["from"] for row in rows} == {
+    assert {row["place"] for row in rows} == {
         "HOOKGATE_GATEWAY__PORT",
         "HOOKGATE_PLUGINS__ENTRY_POINTS",
         "HOOKGATE_PLUGIN__EMBEDDING__LOAD_AFTER_SECONDS",

@@ -1,14 +1,19 @@
 // What the gateway runs, what waits in it, and who may come in.
 
-import { Button, Command, Download, Table, Text, Time, Wrong, html, useAction, useFilter, useGate, useOperation, useState } from "../lib/parts.js";
+import { Button, Command, Table, Text, Time, Wrong, html, useAction, useGate, useOperation, useState } from "../lib/parts.js";
+import { Log } from "./log.js";
+import { Plugins } from "./plugins.js";
+import { Settings } from "./settings.js";
 
 const PARTS = {
   "": ["Overview", Overview, "status"],
-  plugins: ["Plugins", Plugins, "plugins list"],
+  plugins: ["Plugins", Plugins],
   channels: ["Channels", Channels, "channels list"],
   schedules: ["Schedules", Schedules, "schedules list --runs 5"],
   tokens: ["Tokens", Tokens, "token list"],
   sandbox: ["Sandbox", Sandbox, "wasm list"],
+  settings: ["Settings", Settings],
+  log: ["Log", Log],
 };
 const TELLING = ["degraded", "recovered", "notice", "reloaded"];
 
@@ -17,7 +22,7 @@ export function System({ rest }) {
   return html`
     <p class="bar">${Object.entries(PARTS).map(([path, [name]]) => html`<a href=${`#/system${path && `/${path}`}`}
       aria-current=${name === title ? "page" : null}>${name}</a>`)}</p>
-    ${Part ? html`<div><h3>${title}</h3><${Part} /><${Command} text=${`hookgate ${command}`} /></div>`
+    ${Part ? html`<div><h3>${title}</h3><${Part} rest=${rest.slice(1)} />${command && html`<${Command} text=${`hookgate ${command}`} />`}</div>`
       : html`<p class="empty">There is no part “<${Text} text=${rest[0]} />” of the system. <a href="#/system">Overview</a></p>`}`;
 }
 
@@ -59,26 +64,6 @@ function Parts({ title, of, empty }) {
   return html`<div><h4>${title}</h4>${parts.length
     ? html`<dl>${parts.map(([part, why]) => html`<dt><${Text} text=${part} /></dt><dd><${Text} text=${why} /></dd>`)}</dl>`
     : html`<p class="empty">${empty}</p>`}</div>`;
-}
-
-function Plugins() {
-  const gate = useGate();
-  const [filter, change] = useFilter();
-  const { data, problem } = useOperation("plugins.list");
-  const wanted = filter.name ?? "";
-  const rows = data?.plugins.filter(({ name }) => name.includes(wanted));
-  const why = useAction(async (name) => gate.call("plugins.why", { name }));
-  return html`<div><${Wrong} problem=${problem ?? why.problem} />
-    <div class="bar"><label class="field"><span>Name</span><input data-search value=${wanted} onInput=${(event) => change({ name: event.target.value })} /></label>
-      <${Download} rows=${rows} name="plugins" /></div>
-    <p role="status">${why.result && html`<strong><${Text} text=${why.result.name} /></strong>: <${Text} text=${why.result.why} />`}</p>
-    <${Table} label="Plugins" rows=${rows} keyOf=${(row) => row.name} empty=${wanted ? html`No plugin has this in its name. <a href="#/system/plugins">Show all</a>` : "No plugin runs."} columns=${[
-      ["Name", (row) => html`<${Text} text=${row.name} />`],
-      ["Origin", (row) => html`<${Text} text=${`${row.origin} ${row.version}`} />`],
-      ["State", (row) => html`<span class=${row.state === "running" ? "good" : "bad"}>${row.state}</span> <${Text} text=${row.reason} />`],
-      ["Hooks", (row) => html`<${Text} text=${row.hooks.join(", ")} />${row.idle.length ? html`<p class="bad"><${Text} text=${row.idle.join("; ")} /></p>` : null}`],
-      ["", (row) => html`<${Button} scope="read" busy=${why.busy} onClick=${() => why.run(row.name)}>Why<//>`],
-    ]} /></div>`;
 }
 
 function Channels() {

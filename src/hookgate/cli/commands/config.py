@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -19,61 +19,66 @@ app = typer.Typer(
 @app.command()
 def show(
     ctx: typer.Context,
+    section: Annotated[
+        str, typer.Argument(help="Only this section, such as `gateway` or `plugin.memory`.")
+    ] = "",
     everything: Annotated[bool, typer.Option("--all", help="Show defaults, too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show the settings in force, and where each comes from. Secrets are masked.
 
+    They are those of the gateway that runs; where none does, or with `hookgate --local`, those
+    that one would start with here.
+
     Examples:
         hookgate config show --all
-        HOOKGATE_GATEWAY__PORT=7300 hookgate config show
+        hookgate config show plugin.memory
+        HOOKGATE_GATEWAY__PORT=7300 hookgate --local config show
     """
     state = state_of(ctx)
-    rows = [
-        row
-        for row in _rows(state, state.settings.model_dump(mode="json"))
-        if everything or row["from"] != "default"
-    ]
+    if state.note_left and state.run(state.running()) is not None:
+        found = state.ask("config.show", {"section": section, "all": everything})
+    else:
+        found = {"settings": _settings(state, section, everything)}
+    rows = found["settings"]
 
     def render(console: Any) -> None:
         from hookgate.kit.rendering import table
 
         if rows:
-            console.print(table([{**row, "value": _toml(row["value"])} for row in rows]))
+            console.print(table([_shown(row) for row in rows]))
         else:
             console.print("Nothing is set: all defaults. `--all` shows them.", style="dim")
 
-    state.show({"file": str(state.source.path or ""), "settings": rows}, render)
+    state.show(found, render)
 
 
-def _rows(
-    state: State, data: Mapping[str, Any], path: tuple[str, ...] = ()
-) -> Iterator[dict[str, Any]]:
-    """Yield a row for every key that is no section."""
-    from hookgate.core.settings.words import dotted
+def _settings(state: State, section: str, everything: bool) -> list[dict[str, Any]]:
+    """Return what a gateway would start with."""
+    from hookgate.core.domain.errors import ConfigError
+    from hookgate.core.settings.values import set_values, values_of
 
-    for name, value in data.items():
-        here = (*path, name)
-        if isinstance(value, dict) and value:
-            yield from _rows(state, value, here)
-            continue
-        key = dotted(here)
-        place = state.source.places.get(".".join(here))
-        yield {"key": key, "value": _shown(here, value), "from": str(place or "default")}
+    settings = state.settings
+    # Only for defaults, and to know all sections, plugins are loaded.
+    models = state.make_gateway(settings).plugins.models() if everything or section else {}
+    try:
+        rows = values_of(set_values(settings, models), section)
+    except ConfigError as error:
+        raise typer.BadParameter(str(error), param_hint="SECTION") from None
+    return [
+        {**asdict(row), "restart": False} for row in rows if everything or row.layer != "default"
+    ]
 
 
-def _toml(value: Any) -> str:
+def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
     import json
 
-    return "-" if value is None else json.dumps(value, ensure_ascii=False)
-
-
-def _shown(path: tuple[str, ...], value: Any) -> Any:
-    from hookgate.core.settings.words import may_be_secret
-
-    if value not in (None, "", [], {}) and may_be_secret(path, value):
-        return "[redacted]"
-    return value
+    value = row["value"]
+    return {
+        "key": row["key"],
+        "value": "-" if value is None else json.dumps(value, ensure_ascii=False),
+        "from": f"{row['place'] or row['layer']}{' (waits for a restart)' * row['restart']}",
+    }
 
 
 @app.command()
