@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.events import HookSpan
     from hookgate.core.domain.turn import Turn
+    from hookgate.core.hooks.dispatch import HookFailure
 
 RESTART_FREE = frozenset(("agents", "bindings", "default_agent"))
 """Sections of the settings that `Runtime.reload` takes over without a restart."""
@@ -66,6 +67,7 @@ class Runtime:
         host: What its plugins can reach.
         plugins: Its plugins.
         log: The sink of its log; whoever owns the process may make it the default.
+        secrets: Where it looks for secrets.
         routes: The HTTP routes that its plugins have added.
     """
 
@@ -102,7 +104,7 @@ class Runtime:
             StartError: A plugin cannot be loaded.
         """
         self.settings = settings or Settings()
-        secrets = SecretStore(self.settings)
+        self.secrets = secrets = SecretStore(self.settings)
         self.log = Log(self.settings.log, secrets)
         log = self.log.logger()
         self.host = Host(self.settings, secrets, log, reserved_tools=reserved_tools)
@@ -154,7 +156,10 @@ class Runtime:
         host.flags.apply("core", (FAILURE_MODE,))
         host.events.on_spans = self._trace
         stack.enter_context(self.log.tail.told(host.events))
+        hooks.failed = self._publish_failure
         stack.push_async_callback(hooks.close)
+        # Of a start that fails, too: what plugins had begun by then.
+        stack.push_async_callback(host.stop_tasks)
         await stack.enter_async_context(self.plugins.opened(host))
         stack.push_async_callback(host.stop_tasks)
         await followed_token_book(host)
@@ -349,6 +354,15 @@ class Runtime:
             "at": span.at,
         }
         self.host.events.publish(Event("hook", data, turn=span.turn, scope="operate"))
+
+    def _publish_failure(self, failure: HookFailure) -> None:
+        data = {
+            "hook": failure.hook,
+            "plugin": failure.plugin,
+            "message": failure.message,
+            "skipped": not failure.required,
+        }
+        self.host.events.publish(Event("hook_failed", data, scope="operate"))
 
     async def _pump_metrics(self) -> None:
         while True:

@@ -117,7 +117,7 @@ class ChatParams(AddressParams):
     @model_validator(mode="after")
     def _says_something(self) -> ChatParams:
         if not (self.content or self.images or self.tool_results):
-            raise ValueError("expected `content`, `images` or `tool_results`")
+            raise ValueError("`content` is required, or `images` or `tool_results`")
         names = [tool.name for tool in self.client_tools]
         if len(set(names)) != len(names):
             raise ValueError("expected client tools with a name of their own each")

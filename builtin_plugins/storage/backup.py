@@ -78,7 +78,8 @@ def back_up(kept: Kept, target: Path, *, now: datetime, force: bool) -> tuple[Pa
 
     Args:
         kept: What is copied.
-        target: The file, or a folder, in which it gets a name with the time.
+        target: The file, or a folder, in which it gets a name with the time; a name without an
+            ending, such as ``backups``, is a folder's.
         now: The time, in UTC.
         force: Whether a file that is there is replaced.
 
@@ -92,7 +93,7 @@ def back_up(kept: Kept, target: Path, *, now: datetime, force: bool) -> tuple[Pa
             "`home` and `plugin.storage.path`"
         )
     place = target
-    if target.is_dir():
+    if target.is_dir() or not (target.suffix or target.exists()):
         place = target / f"hookgate-{now:%Y%m%dT%H%M%SZ}.tar"
     if place.exists() and not force:
         raise BackupError(f"{place} is there already: name another file, or say `--force`")

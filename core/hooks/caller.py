@@ -14,6 +14,7 @@ cancellation stands in `core.hooks.limits`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
@@ -76,6 +77,7 @@ class Hooks:
     Attributes:
         spans: Takes a `HookSpan` for each implementation that ran. None: nothing is
             measured and tracing costs nothing.
+        failed: Takes each failure, in the moment in which it is known.
     """
 
     def __init__(
@@ -102,6 +104,7 @@ class Hooks:
         self._pools: dict[str, Pool] = {}
         self._reports = FailureReports(self._tell, self._log)
         self.spans: Callable[[HookSpan], None] | None = None
+        self.failed: Callable[[HookFailure], None] | None = None
         self.recompute()
 
     # -- wiring ------------------------------------------------------------
@@ -428,6 +431,9 @@ class Hooks:
 
     def _report(self, failure: HookFailure) -> None:
         self._reports.add(failure, tell=bool(self._listeners) and failure.hook != "hook_failed")
+        if self.failed is not None:
+            with suppress(Exception):  # a watcher must not break what it watches
+                self.failed(failure)
 
     async def _tell(self, failure: HookFailure) -> None:
         """Call `hook_failed`; its own failures are for the log alone."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
+from hookgate.core.plugins.sources import classes_with_hooks
 from hookgate.core.settings.sections import nearest
 
 if TYPE_CHECKING:
@@ -81,9 +82,13 @@ def problems_with(
     named = specs.keys() & dir(plugin)
     unmarked = sorted(name for name in named - marked.keys() if _is_unmarked_hook(plugin, name))
     if not marked and not unmarked and not getattr(plugin, "publishes", ()):
+        meant = classes_with_hooks(plugin) if inspect.ismodule(plugin) else ""
         return [
-            "it implements no hook, so it would never be called: put @hookimpl of "
-            "hookgate.hookspecs above a method that has a hook's name"
+            "it implements no hook, so it would never be called"
+            + (
+                meant
+                or ": put @hookimpl of hookgate.hookspecs above a method that has a hook's name"
+            )
         ]
     problems = [
         f"it has a function `{name}` which is named as a hook and lacks the marker: "

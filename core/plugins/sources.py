@@ -22,6 +22,8 @@ from hookgate.core.settings.sections import problem
 from hookgate.hookspecs import PROJECT
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from packaging.requirements import Requirement
 
 
@@ -186,8 +188,29 @@ def _loaded(name: str, load: Callable[[], object]) -> object:
     try:
         found = load()
     except (Exception, SystemExit) as error:
-        raise PluginError(name, f"cannot be imported: {type(error).__name__}: {error}") from error
+        told = f"cannot be imported: {type(error).__name__}: {error}"
+        module = getattr(error, "obj", None)
+        if isinstance(error, AttributeError) and inspect.ismodule(module):
+            told += classes_with_hooks(module)
+        raise PluginError(name, told) from error
     return _resolved(name, found)
+
+
+def classes_with_hooks(module: ModuleType) -> str:
+    """Say which classes of a module a plugin may be meant by; "" where none has hooks."""
+    found = [
+        name
+        for name, value in vars(module).items()
+        if inspect.isclass(value)
+        and value.__module__ == module.__name__
+        and any(hasattr(one, f"{PROJECT}_impl") for one in vars(value).values())
+    ]
+    if not found:
+        return ""
+    return (
+        f"; it has the class `{found[0]}` with hooks: name that one in the entry point, "
+        f'`NAME = "{module.__name__}:{found[0]}"`, or call the class `Plugin`'
+    )
 
 
 def _resolved(name: str, found: object) -> object:

@@ -101,6 +101,10 @@ class SecretStore:
         for value in self._configured.values():
             self.register(value)
 
+    def look_in(self, folder: Path) -> None:
+        """Look for key files there from now on, and say so: for a home that is only borrowed."""
+        self._folder = folder
+
     def get(self, name: str) -> str | None:
         """Return the secret called `name`, or None where there is none.
 

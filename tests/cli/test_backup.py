@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import sqlite3
@@ -131,6 +132,20 @@ def test_nothing_is_overwritten_unasked(hookgate: CommandLine, tmp_path: Path) -
     assert said(home) < later
     with closing(sqlite3.connect(home / "hookgate.db.replaced")) as connection:
         assert connection.execute("SELECT count(*) FROM storage_messages").fetchone()[0] == later
+
+
+def test_a_name_without_an_ending_is_a_folder_in_which_copies_are_named_by_the_time(
+    hookgate: CommandLine, tmp_path: Path
+) -> None:
+    filled(hookgate)
+    folder = tmp_path / "backups"
+    made = Path(hookgate("backup", str(folder), "--json").json["file"])
+    assert re.fullmatch(r"hookgate-\d{8}T\d{6}Z\.tar", made.name)
+    assert (made.parent, folder.stat().st_mode & 0o777) == (folder, 0o700)
+    plain = tmp_path / "plain"
+    plain.write_text("mine")
+    assert hookgate("backup", str(plain)).code == 1
+    assert plain.read_text() == "mine"
 
 
 def test_a_home_that_a_gateway_holds_is_left_alone(

@@ -7,8 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import CommandLine, Ran
+from tests.cli.conftest import CommandLine, Ran, Served
 from tests.support.examples import sampled
+
+from hookgate.core.domain.turn import Turn
+from hookgate.gateway import Gateway
+from hookgate.hookspecs import hookimpl
 
 CLASH = """
 from hookgate.core.domain.descriptors import Flags
@@ -181,3 +185,119 @@ def test_the_doctor_calls_a_plugin_that_raises_broken_and_names_a_hook_that_hold
     assert "held the event loop for" in slow
     shown = run("turn", "hi", "--explain").out
     assert "held the event loop for" in shown
+
+
+def hooked(hook: str, body: str, *, name: str = "Plugin") -> str:
+    """Return the source of a plugin with one hook."""
+    return (
+        "import time\nfrom hookgate import Refusal\nfrom hookgate.hookspecs import hookimpl\n\n"
+        f"class {name}:\n    @hookimpl\n    {hook}\n        {body}\n"
+    )
+
+
+FAULTS = {
+    "a refused turn": (
+        hooked("def before_turn(self, turn):", 'return Refusal(code="no", message="not today")'),
+        ("turn", "its own turn was refused by the plugin acme: not today"),
+    ),
+    "a filter that raises": (
+        hooked(
+            "def filter_stream(self, turn, events):",
+            'async def cut():\n            raise OSError("cut")\n            yield\n        '
+            "return cut()",
+        ),
+        ("turn", "hook filter_stream of plugin 'acme' failed: OSError: cut"),
+    ),
+    "a hook that blocks": (
+        hooked("def before_turn(self, turn):", "time.sleep(1.1)"),
+        ("plugin acme", "slow: its hook before_turn nothing; held the event loop for 1"),
+    ),
+    "a class of another name": (
+        hooked("def before_turn(self, turn):", "return None", name="Rules"),
+        ("plugin acme", 'name that one in the entry point, `NAME = "acme_plugin:Rules"`'),
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_doctor_names_what_ails_whoever_it_ails(
+    installed: Callable[[str], Installed], fault: str
+) -> None:
+    source, (about, said) = FAULTS[fault]
+    ran = installed(source)("plugins", "doctor", "--json")
+    assert ran.code == 1
+    problems = [one for one in ran.json["findings"] if one["level"] == "problem"]
+    assert [one["about"] for one in problems if said in one["text"]] == [about], problems
+
+
+def test_what_nobody_expects_is_a_finding_of_the_doctor_and_no_traceback(
+    hookgate: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("by nought")
+
+    monkeypatch.setattr(Gateway, "chat", broken)
+    ran = hookgate("plugins", "doctor")
+    assert ran.code == 1
+    assert "problem start: ZeroDivisionError, which nobody expected: by nought" in ran.out
+    assert "Traceback" not in ran.out + ran.err
+
+
+def test_the_doctor_looks_for_keys_where_they_belong(hookgate: CommandLine) -> None:
+    hookgate.config('[agents.main]\nmodel = "anthropic/claude-x"\n')
+    ran = hookgate("plugins", "doctor")
+    assert "write the key to ~/.hookgate/keys/anthropic_api_key" in ran.out
+    assert "hookgate-doctor-" not in ran.out
+    folder = hookgate.home / ".hookgate" / "keys"
+    folder.mkdir(mode=0o700)
+    (folder / "anthropic_api_key").write_text("sk-key-of-the-home")
+    (folder / "anthropic_api_key").chmod(0o600)
+    assert "no key for anthropic" not in hookgate("plugins", "doctor").out
+
+
+RAISING = hooked("def tag_turn(self, turn):", 'raise OSError("no route to host")')
+SKIPPED = "acme was skipped: its hook tag_turn failed: OSError: no route to host"
+
+
+def test_a_hook_that_fails_and_is_skipped_is_one_line_beside_the_answer(
+    installed: Callable[[str], Installed],
+) -> None:
+    run = installed(RAISING)
+    for words in (("chat", "what is 2*3?"), ("turn", "what is 2*3?")):
+        ran = run(*words)
+        assert ran.out == "2*3 = 6.\n"
+        assert ran.err.count(SKIPPED) == 1
+
+
+def test_of_a_gateway_that_runs_a_failing_hook_is_told_to_who_operates_it_alone(
+    hookgate: CommandLine, serve: Callable[[], Served]
+) -> None:
+    data = hookgate("token", "new", "ann", "--scope", "chat", "--scope", "read", "--json").json
+    hookgate.config(data["toml"])
+    served = serve()
+    hooks = served.gateway.plugins.hooks
+
+    class Acme:
+        @hookimpl
+        def tag_turn(self, turn: Turn) -> None:
+            raise OSError("no route to host")
+
+    served.gateway.plugins.manager.register(Acme(), "acme")
+    hooks.recompute()
+    assert hookgate("chat", "what is 2*3?").err.count(SKIPPED) == 1
+    assert SKIPPED not in hookgate("chat", "what is 2*3?", HOOKGATE_TOKEN=data["token"]).err
+
+
+def test_what_was_installed_since_the_gateway_started_waits_for_a_restart(
+    serve: Callable[[], Served], installed: Callable[[str], Installed]
+) -> None:
+    serve()
+    run = installed(RAISING)
+    told = run("plugins", "why", "acme")
+    assert told.code == 0
+    assert "installed since the gateway started; restart it" in told.out
+    (row,) = [
+        one for one in run("plugins", "list", "--json").json["plugins"] if one["name"] == "acme"
+    ]
+    assert (row["state"], row["origin"]) == ("waiting", "acme_plugin 1.0")
+    assert "restart it" in run("plugins", "list").out.replace("\n", " ")

@@ -33,6 +33,9 @@ MAX_ID = 256
 _MEMBERS = frozenset(("jsonrpc", "id", "method", "params"))
 _MAX_SHOWN = 80
 
+WHOLE = "params"
+"""The path of a problem that is about no single parameter."""
+
 
 class BadCall(WireError):
     """A frame is no request.
@@ -187,7 +190,7 @@ class Method:
         try:
             return self._validate(params)
         except ValidationError as error:
-            raise self._misfit(error) from None
+            raise self._misfit(error, params) from None
 
     @cached_property
     def arrays(self) -> frozenset[str]:
@@ -199,25 +202,56 @@ class Method:
             if "array" in (schema.get("type"), *(kind.get("type") for kind in _kinds(schema)))
         )
 
-    def _misfit(self, error: ValidationError) -> WireError:
+    def _misfit(self, error: ValidationError, params: Mapping[str, Any]) -> WireError:
         fields = self.operation.params.model_fields
         known = [field.alias or name for name, field in fields.items()]
-        problems = []
+        problems = self._missing_beside_unknown(params, known)
         for item in error.errors(include_url=False, include_input=False, include_context=False):
-            where = ".".join(str(part) for part in item["loc"]) or "params"
-            problem = {"path": where, "problem": item["msg"], "type": item["type"]}
-            if item["type"] == "extra_forbidden" and (
-                near := get_close_matches(where[:_MAX_SHOWN], known, 1)
-            ):
-                problem["nearest"] = near[0]
+            where = ".".join(str(part) for part in item["loc"]) or WHOLE
+            problem = {"path": where, "problem": _plain(item["msg"]), "type": item["type"]}
+            if item["type"] == "extra_forbidden":
+                near = get_close_matches(where[:_MAX_SHOWN], known, 1, cutoff=0.7)
+                meant = f"did you mean `{near[0]}`?" if near else _takes(known)
+                problem["problem"] = f"found a parameter that is not known; {meant}"
+                problem |= {"nearest": near[0]} if near else {}
             problems.append(problem)
-        first = problems[0]
+        told = "; ".join(
+            one["problem"]
+            if one["path"] == WHOLE
+            else f"`{one['path'][:_MAX_SHOWN]}`: {one['problem']}"
+            for one in problems[:2]
+        )
         return wire_error(
             "invalid_params",
-            f"{self.operation.name}: `{first['path'][:_MAX_SHOWN]}`: {first['problem']}",
+            f"{self.operation.name}: {told}",
             action="`operations.list` shows the schema of every method",
             problems=problems,
         )
+
+    def _missing_beside_unknown(
+        self, params: Mapping[str, Any], known: Sequence[str]
+    ) -> list[dict[str, Any]]:
+        """Return what is missing although something unknown came, which hides it otherwise."""
+        if all(name in known for name in params):
+            return []
+        try:
+            self._validate({name: value for name, value in params.items() if name in known})
+        except ValidationError as error:
+            return [
+                {"path": WHOLE, "problem": _plain(item["msg"]), "type": item["type"]}
+                for item in error.errors(include_url=False, include_input=False)
+                if not item["loc"]
+            ]
+        return []
+
+
+def _plain(message: str) -> str:
+    """Return what a validator says, without pydantic's word for it."""
+    return message.removeprefix("Value error, ")
+
+
+def _takes(known: Sequence[str]) -> str:
+    return f"it takes {', '.join(f'`{name}`' for name in known)}" if known else "it takes none"
 
 
 def _contained(

@@ -320,12 +320,14 @@ class State:
         settings: Settings | None = None,
         *,
         spans: Callable[[HookSpan], None] | None = None,
+        keys: Path | None = None,
     ) -> AsyncIterator[Gateway]:
         """Run a gateway in this process.
 
         Args:
             settings: Others than those of this run.
             spans: Hears of every hook that runs, from the start on.
+            keys: The folder of key files, where it is not that of their home.
 
         Raises:
             ConfigError: A plugin's section is wrong.
@@ -338,6 +340,8 @@ class State:
             settings = self.settings.model_copy(update={"log": log})
         gateway = self.make_gateway(settings, for_command=True)
         gateway.plugins.hooks.spans = spans
+        if keys is not None:
+            gateway.secrets.look_in(keys)
         with gateway.log.as_default(), gateway.log.captured():
             async with AsyncExitStack() as stack:
                 with self.placed(), gateway.log.held():

@@ -140,6 +140,28 @@ async def test_every_strict_json_is_taken_as_parameters() -> None:
             assert await ask(socket, PING) == PONG, name
 
 
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        (
+            {"message": "hi"},
+            "`content` is required, or `images` or `tool_results`; `message`: found",
+        ),
+        ({}, "`content` is required, or `images` or `tool_results`"),
+        ({"content": "hi", "contnt": "x"}, "is not known; did you mean `content`?"),
+        ({"content": "hi", "zzz": 1}, "is not known; it takes `channel`, `account`, `peer`"),
+    ],
+)
+async def test_what_is_missing_is_said_and_what_is_unknown_named(
+    params: dict[str, Any], said: str
+) -> None:
+    async with serving() as served, served.socket() as socket:
+        error = (await socket.call("chat.send", **params))["error"]
+    assert error["message"].startswith("chat.send: ")
+    assert said in error["message"]
+    assert "Value error" not in error["message"] + str(error["data"])
+
+
 async def test_an_unknown_method_names_the_nearest() -> None:
     async with serving() as served, served.socket() as socket:
         answer = await socket.call("chat.sned")

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 def backup(
     ctx: typer.Context,
     target: Annotated[
-        Path, typer.Argument(help="A file, or a folder, in which it is named by the time.")
+        Path,
+        typer.Argument(
+            help="A folder, in which the copy is named by the time; or a file, such as x.tar."
+        ),
     ],
     with_keys: Annotated[
         bool, typer.Option("--with-keys", help="Copy the key files of providers as well.")

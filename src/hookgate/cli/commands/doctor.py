@@ -15,6 +15,8 @@ from hookgate.core.domain.events import CUT_SHORT, HookSpan
 
 if TYPE_CHECKING:
     from hookgate.cli.state import State
+    from hookgate.core.domain.turn import Turn
+    from hookgate.core.hooks.dispatch import HookFailure
     from hookgate.core.settings.file import Source
     from hookgate.core.settings.schema import Settings
     from hookgate.gateway import Gateway
@@ -145,6 +147,9 @@ DEMO = "demo"
 DOCTOR = "hookgate-doctor"
 QUESTION = "what is 17*23?"
 
+LONG_SECONDS = 1.0
+"""Seconds for which a hook may hold the event loop before that is a problem, and no note."""
+
 _LIBRARIES = ("pluggy", "pydantic", "aiohttp", "uvloop", "httpx", "sqlalchemy")
 
 
@@ -158,21 +163,21 @@ async def examine(state: State) -> list[dict[str, Any]]:
     findings.append(_finding("ok", "libraries", ", ".join(filter(None, map(_library, _LIBRARIES)))))
     try:
         settings = state.settings
-        state.make_gateway(settings)
     except ConfigError as error:
-        findings += [_finding("problem", "settings", str(one)) for one in error.problems]
-        return [*findings, *_sound(state)]
-    except HookgateError as error:
-        findings.append(_finding("problem", "plugins", str(error)))
-        return [*findings, *_sound(state)]
-    findings.append(_finding("ok", "settings", state.settings_name))
+        return [*findings, *_wrong(error), *_sound(state)]
+    except Exception as error:  # noqa: BLE001 - what ails a gateway is said, whatever it is
+        return [*findings, _unexpected("settings", error)]
     heard = _Heard()
     with tempfile.TemporaryDirectory(prefix="hookgate-doctor-") as home:
+        keys, alone = settings.home / "keys", _with_doctor(settings, home)
         try:
-            async with state.gateway(_with_doctor(settings, home), spans=heard.note) as gateway:
+            async with state.gateway(alone, spans=heard.note, keys=keys) as gateway:
+                findings.append(_finding("ok", "settings", state.settings_name))
                 findings += [_of_plugin(info) for info in gateway.plugins.infos()]
+                gateway.plugins.hooks.failed = heard.failed
                 if DEMO in gateway.host.providers:
-                    await gateway.chat(QUESTION, agent=DOCTOR)
+                    turn = await gateway.chat(QUESTION, agent=DOCTOR)
+                    findings += _of_turn(turn)
                     await gateway.drain()
                 findings += [
                     _finding("note", f"degraded: {part}", why)
@@ -185,8 +190,13 @@ async def examine(state: State) -> list[dict[str, Any]]:
                     )
                 )
                 findings.append(_finding("ok", "start", said))
+        except ConfigError as error:
+            return [*findings, *_wrong(error), *_sound(state)]
         except HookgateError as error:
             findings.append(_finding("problem", "start", str(error)))
+            findings += _sound(state) if not heard.any else []
+        except Exception as error:  # noqa: BLE001 - as above
+            findings.append(_unexpected("start", error))
     # What a plugin does counts for more than that it could be loaded.
     ailing = heard.findings()
     told = {one["about"] for one in ailing}
@@ -203,18 +213,34 @@ def _with_doctor(settings: Settings, home: str) -> Settings:
     return alone.model_copy(update={"agents": agents, "default_agent": default})
 
 
+def _wrong(error: ConfigError) -> list[dict[str, Any]]:
+    return [_finding("problem", "settings", str(one)) for one in error.problems]
+
+
 class _Heard:
-    """What the hooks of plugins came to."""
+    """What the hooks of plugins came to.
+
+    Attributes:
+        any: Whether one was called.
+    """
 
     def __init__(self) -> None:
+        self.any = False
         self._said: dict[str, dict[str, str]] = {}
 
     def note(self, span: HookSpan) -> None:
+        self.any = True
         if span.outcome != CUT_SHORT and (span.failed or span.held):
-            level = "problem" if span.failed else "note"
+            long = span.held and span.seconds >= LONG_SECONDS
+            level = "problem" if span.failed or long else "note"
             fault = "broken: its hook" if span.failed else "slow: its hook"
             told = f"{fault} {span.hook} {'fails: ' if span.failed else ''}{span.outcome}"
             self._said.setdefault(f"plugin {span.plugin}", {}).setdefault(told, level)
+
+    def failed(self, failure: HookFailure) -> None:
+        """Take a failure; that of a stream's filter comes when no hook is called any more."""
+        told = f"broken: its hook {failure.hook} fails: {failure.message}"
+        self._said.setdefault(f"plugin {failure.plugin}", {}).setdefault(told, "problem")
 
     def findings(self) -> list[dict[str, Any]]:
         return [
@@ -232,6 +258,19 @@ def _sound(state: State) -> list[dict[str, Any]]:
 
 def _finding(level: str, about: str, text: str) -> dict[str, Any]:
     return {"level": level, "about": about, "text": text}
+
+
+def _of_turn(turn: Turn) -> list[dict[str, Any]]:
+    """Return what is wrong with the turn of the demo model, which nothing should stop."""
+    if turn.error is None:
+        return []
+    plugin = turn.error.data.get("plugin")
+    by = f" by the plugin {plugin}" if plugin else ""
+    return [_finding("problem", "turn", f"its own turn was {turn.ending}{by}: {turn.error}")]
+
+
+def _unexpected(about: str, error: Exception) -> dict[str, Any]:
+    return _finding("problem", about, f"{type(error).__name__}, which nobody expected: {error}")
 
 
 def _of_plugin(info: Any) -> dict[str, Any]:

@@ -10,11 +10,11 @@ import typer
 
 from hookgate.cli.commands.scaffold import new
 from hookgate.cli.group import CommandGroup
-from hookgate.cli.state import JsonOption, state_of
+from hookgate.cli.plugin_commands import PLUGINS
+from hookgate.cli.state import JsonOption, State, state_of
 
 if TYPE_CHECKING:
     from rich.console import Console
-from hookgate.cli.state import State
 
 app = typer.Typer(
     cls=CommandGroup, no_args_is_help=True, help="Plugins: list, explain, trace and measure them."
@@ -22,7 +22,13 @@ app = typer.Typer(
 
 app.command()(new)
 
-_COLORS = {"running": "green", "disabled": "dim", "replaced": "yellow", "broken": "bold red"}
+_COLORS = {
+    "running": "green",
+    "disabled": "dim",
+    "replaced": "yellow",
+    "broken": "bold red",
+    "waiting": "cyan",
+}
 
 
 def _known(state: State, name: str = "") -> Mapping[str, Any]:
@@ -36,6 +42,11 @@ def _known(state: State, name: str = "") -> Mapping[str, Any]:
         data = dict(state.ask("plugins.list"))
         if name:
             data["why"] = state.ask("plugins.why", {"name": name})["why"]
+        fresh = _installed_since(state, data["plugins"])
+        data["plugins"] = [*data["plugins"], *fresh]
+        for row in fresh:
+            if row["name"] == name:
+                data["why"] = f"{name!r} of {row['origin']} does not run: it was {row['reason']}"
     except HookgateError as error:
         plugins, wrong = state.survey()
         said = "\n".join(dict.fromkeys([str(error), *wrong]))
@@ -44,6 +55,25 @@ def _known(state: State, name: str = "") -> Mapping[str, Any]:
         if name:
             data["why"] = plugins.why(name)
     return data
+
+
+def _installed_since(state: State, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what is installed and unknown to the gateway that runs, which was started before."""
+    if not state.run(state.running()) or not state.settings.plugins.entry_points:
+        return []
+    known = {row["name"] for row in rows}
+    return [
+        {
+            "name": one.name,
+            "origin": f"{one.dist.name} {one.dist.version}" if one.dist else "",
+            "version": one.dist.version if one.dist else "",
+            "state": "waiting",
+            "reason": "installed since the gateway started; restart it",
+            **{key: [] for key in ("hooks", "publishes", "requires", "provides")},
+        }
+        for one in state.installed.select(group=PLUGINS)
+        if one.name not in known
+    ]
 
 
 @app.command("list")

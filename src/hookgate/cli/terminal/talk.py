@@ -85,6 +85,9 @@ class Narrator:
             case "warning":
                 told = f"{data['message']}: {data['action']}"
                 self._line(Text(one_line(told), style="yellow"))
+            case "hook_failed":
+                told = f"{data['plugin']} was skipped: its hook {data['hook']} failed: "
+                self._line(Text(one_line(told + data["message"]), style="dim"))
             case "attempt_failed":
                 told = f"{data['model']} failed: {data['error']}"
                 self._line(Text(one_line(told), style="yellow"))
@@ -312,7 +315,12 @@ async def _turn(
     events: queue.SimpleQueue[tuple[str, Mapping[str, Any]] | None],
     cancel: asyncio.Event,
 ) -> None:
-    async with client.stream("chat.send", params) as stream:
+    from hookgate.cli.terminal.trace import failing_hooks
+
+    async def hear(kind: str, data: Mapping[str, Any]) -> None:
+        events.put((kind, data))
+
+    async with failing_hooks(client, hear), client.stream("chat.send", params) as stream:
         ending = asyncio.create_task(cancel.wait())
         ending.add_done_callback(lambda task: task.cancelled() or stream.cancel())
         try:

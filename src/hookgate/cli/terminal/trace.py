@@ -7,8 +7,8 @@ import fnmatch
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -128,6 +128,7 @@ async def traced(
     """
     trace = Trace()
     async with AsyncExitStack() as stack:
+        await stack.enter_async_context(failing_hooks(client, hear))
         if spans:
             wanted = {"types": list(WATERFALL_EVENTS), "spans": True}
             watched = await stack.enter_async_context(client.stream("events.subscribe", wanted))
@@ -142,6 +143,43 @@ async def traced(
         if spans:
             await _until_quiet(trace)
     return trace
+
+
+@asynccontextmanager
+async def failing_hooks(
+    client: Client, hear: Callable[[str, Mapping[str, Any]], Awaitable[None]]
+) -> AsyncIterator[None]:
+    """Hear which hooks fail meanwhile and are skipped, each once.
+
+    What a turn goes without is worth a line to whoever runs the gateway; a client that may not
+    know hears of nothing.
+    """
+    async with AsyncExitStack() as stack:
+        wanted = client.stream("events.subscribe", {"types": ["hook_failed"]})
+        try:
+            watched = await stack.enter_async_context(wanted)
+            await watched.result()
+        except HookgateError:
+            yield
+            return
+        task = asyncio.create_task(_hear_failures(watched, hear))
+        stack.callback(task.cancel)
+        yield
+        # What was told before the turn's end is there by now, and waits to be read.
+        await asyncio.sleep(0)
+
+
+async def _hear_failures(
+    stream: Stream, hear: Callable[[str, Mapping[str, Any]], Awaitable[None]]
+) -> None:
+    told: set[tuple[str, ...]] = set()
+    with suppress(HookgateError):
+        async for kind, event in stream:
+            data = event.get("data", {})
+            known = tuple(str(data.get(part)) for part in ("plugin", "hook", "message"))
+            if kind == "event" and data.get("skipped") and known not in told:
+                told.add(known)
+                await hear("hook_failed", data)
 
 
 async def _watch(stream: Stream, trace: Trace) -> None:
