@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 from time import monotonic
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -154,14 +154,13 @@ class HookCosts:
 
     async def _listen(self) -> None:
         wants = frozenset(("operate",))
-        with self._host.events.subscribe(scopes=wants, capacity=1, where=self._add, spans=True):
+        subscribe = self._host.events.subscribe
+        with subscribe(scopes=wants, types=("hook",), deliver=self._add, spans=True):
             while (left := self._until - monotonic()) > 0:  # noqa: ASYNC110 - it is a time
                 await asyncio.sleep(left)
 
-    def _add(self, event: Event) -> Literal[False]:
-        """Add a call to the figures. It is wanted no further."""
-        if event.type != "hook":
-            return False
+    def _add(self, event: Event) -> None:
+        """Add a call to the figures."""
         data: Any = event.data
         plugin, hook, took = str(data["plugin"]), str(data["hook"]), float(data["milliseconds"])
         key = (plugin, hook)
@@ -185,7 +184,6 @@ class HookCosts:
                 failed=bool(data["failed"]),
             )
         )
-        return False
 
 
 def _plugin_cost(name: str, hooks: dict[str, _Figures]) -> PluginCost:

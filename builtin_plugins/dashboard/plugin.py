@@ -6,12 +6,14 @@ operation. The page is files; who uses it logs in as any client does, and sees w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
-from hookgate import Host, Operation, Routes, Turn, operations_of
+from hookgate import STORE, Host, Operation, Routes, Turn, operations_of
 from hookgate.builtin_plugins.dashboard.costs import HookCosts
-from hookgate.builtin_plugins.dashboard.turns import TurnRing
+from hookgate.builtin_plugins.dashboard.keeper import Keeper
+from hookgate.builtin_plugins.dashboard.turns import Turns
 from hookgate.hookspecs import hookimpl
 
 PATH = "/ui"
@@ -20,9 +22,28 @@ PATH = "/ui"
 class Plugin:
     """Serves the page, and keeps the last turns; it has no settings."""
 
+    uses = (STORE,)
+
     def __init__(self) -> None:
-        self._turns: TurnRing | None = None
+        self._keeper: Keeper | None = None
         self._costs: HookCosts | None = None
+
+    @hookimpl
+    @asynccontextmanager
+    async def lifespan(self, host: Host) -> AsyncIterator[None]:
+        """Keep turns, and write what has ended before closing."""
+        keeper = self._keeper_of(host)
+        await keeper.open()
+        try:
+            yield
+        finally:
+            await keeper.close()
+            self._keeper = None
+
+    def _keeper_of(self, host: Host) -> Keeper:
+        if self._keeper is None:
+            self._keeper = Keeper(host)
+        return self._keeper
 
     @hookimpl
     def add_routes(self, host: Host, routes: Routes) -> None:
@@ -32,13 +53,12 @@ class Plugin:
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
         """Bring the operations that list and show turns, and say what hooks cost."""
-        self._turns = TurnRing(host)
         # A reload asks again, and ends no measurement.
         self._costs = self._costs or HookCosts(host)
-        return operations_of(self._turns, self._costs)
+        return operations_of(Turns(self._keeper_of(host)), self._costs)
 
     @hookimpl(trylast=True)
     def turn_ended(self, turn: Turn) -> None:
         """Keep what is shown of a turn."""
-        if self._turns is not None:
-            self._turns.keep(turn)
+        if self._keeper is not None:
+            self._keeper.end(turn)

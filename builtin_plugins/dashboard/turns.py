@@ -1,59 +1,25 @@
-"""The last turns of this gateway, without what was said in them.
-
-A turn costs one small record when it ends. Its hooks are timed only while somebody looks at
-turns, or has looked a moment ago: what is not measured costs nothing.
-"""
+"""The last turns, without what was said in them, for those who may see them."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from time import monotonic
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import orjson
 from pydantic import Field
 
-from hookgate import (
-    POSITIONAL,
-    Address,
-    Event,
-    FinishedCall,
-    Host,
-    Invocation,
-    OperationModel,
-    Taint,
-    Turn,
-    Usage,
-    operation,
-)
+from hookgate import POSITIONAL, Invocation, OperationModel, Principal, operation
+from hookgate.builtin_plugins.dashboard.keeper import MOST, Keeper
 from hookgate.clients import wire_error
 from hookgate.metrics import waterfall
 
-MOST = 2_000
-"""So many ended turns are kept, the last ones."""
-MOST_TOLD = 20_000
-"""So many events of turns are kept."""
-MOST_TOLD_OF_ONE = 1_000
-MOST_CALLS = 20_000
-"""So many tool calls of ended turns are kept; the oldest turns go for more."""
-MOST_CHARS = 200
-"""So much is kept of an id and of a name, which a model makes up as long as it likes."""
-MOST_WHY = 1_000
-"""So much is kept of a reason or an error."""
-LOOKED = 120.0
-"""Seconds for which hooks are timed after somebody has looked."""
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.dashboard.tables import KeptTurn
 
-_ANYBODYS = frozenset(("chat", "approve", "operate", "read"))
-_KEPT_OF = {
-    "hook": ("hook", "plugin", "at", "milliseconds", "outcome", "failed"),
-    "context": ("tokens", "budget"),
-    "usage": ("input_tokens", "output_tokens"),
-    "tool_use": ("id", "name"),
-    "tool_result": ("tool_use_id", "is_error", "status"),
-}
-"""What is kept of each event: nothing that anybody has said."""
+MOST_OF_TREE = 200
+"""So many turns of one tree are shown."""
+MOST_ROWS = 5_000
+"""So many rows of a waterfall are shown."""
 
 Ending = Literal["running", "done", "awaiting_client", "refused", "failed", "cancelled"]
 Id = Annotated[str, Field(max_length=80)]
@@ -80,6 +46,10 @@ class TurnListParams(OperationModel):
     """Whether it has read text of strangers."""
     denied: bool | None = None
     """Whether a tool call was denied in it."""
+    root: str = Field(default="", max_length=80)
+    """Only this turn and all that are nested in it, which a message from outside has started."""
+    hooks: bool = False
+    """Whether to time hooks from now on, for two minutes; for the scope `operate` alone."""
 
 
 class TurnRow(OperationModel):
@@ -104,7 +74,7 @@ class TurnRow(OperationModel):
     input_tokens: int
     output_tokens: int
     tools: tuple[str, ...]
-    """The tools that were called, in the order in which they ended."""
+    """The tools that were called, in the order in which they ended; the first 100 calls."""
     denied: int
     """So many of the calls were denied."""
     taint: tuple[str, ...]
@@ -114,7 +84,7 @@ class TurnRow(OperationModel):
 
 
 class TurnRows(OperationModel):
-    """Turns of this gateway since its start."""
+    """The last turns of all gateways on the store, and those that run at this one."""
 
     turns: tuple[TurnRow, ...]
     next: str
@@ -135,11 +105,19 @@ class TurnCall(OperationModel):
     """Who decided that."""
     rule: str
     reason: str
+    within: str
+    """The call in which a tool made this one; empty for a call of the model's."""
+    read: tuple[str, ...]
+    """Whose text the model had read when it asked for the call."""
+    brought: tuple[str, ...]
+    """Whose text its result brought into the turn."""
 
 
 class WaterfallRow(OperationModel):
     """Something that ran in a turn."""
 
+    turn: str
+    """The turn: the one that is shown, or one that is nested in it."""
     kind: Literal["hook", "model", "tool", "context"]
     name: str
     """The hook or the tool."""
@@ -153,6 +131,21 @@ class WaterfallRow(OperationModel):
     failed: bool
 
 
+class TreeTurn(OperationModel):
+    """One of the turns that a message has started."""
+
+    id: str
+    parent: str
+    agent: str
+    session: str
+    started: str
+    milliseconds: float
+    ending: Ending
+    tools: tuple[str, ...]
+    denied: int
+    tainted: bool
+
+
 class ShownTurn(TurnRow):
     """One turn, and what ran in it."""
 
@@ -161,113 +154,34 @@ class ShownTurn(TurnRow):
     action: str
     """What to do about it."""
     calls: tuple[TurnCall, ...]
-    nested: tuple[str, ...]
-    """The turns that were started within it."""
+    """The first 100 of them."""
+    called: int
+    """So many tool calls there were."""
+    tree: tuple[TreeTurn, ...]
+    """All turns that one message has started, those that began first first; alone where nothing is
+    nested."""
     rows: tuple[WaterfallRow, ...]
-    """What ran, in the order in which it began; hooks for the scope ``operate`` alone. Empty
-    where nobody looked at turns while it ran."""
+    """What ran in it and in the turns nested in it, in the order in which it began. Hooks are for
+    the scope `operate` alone, and of turns that ran while hooks were timed."""
+    hooked: bool
+    """Whether hooks were timed in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeptTurn:
-    """What is kept of a turn.
+class Turns:
+    """Lists and shows the turns that are kept."""
 
-    Attributes:
-        address: Where the message of its outermost turn came in: who may see what is said there
-            may see this.
-    """
-
-    id: str
-    session: str
-    agent: str
-    address: Address
-    principal: str
-    path: str
-    parent: str
-    started: datetime
-    milliseconds: float
-    ending: Ending
-    code: str
-    message: str
-    action: str
-    degraded: tuple[str, ...]
-    usage: Usage
-    taint: Taint
-    calls: tuple[Mapping[str, str], ...]
-
-    @property
-    def place(self) -> str:
-        """Its place among all: what began later is greater."""
-        return f"{self.started.isoformat(timespec='microseconds')}/{self.id}"
-
-    @classmethod
-    def of(cls, turn: Turn, now: datetime) -> KeptTurn:
-        """Return what is to be kept of `turn` as it is."""
-        error = turn.error
-        return cls(
-            turn.id,
-            str(turn.session),
-            turn.agent.name,
-            turn.root.address,
-            turn.principal.id,
-            turn.origin.path,
-            turn.parent.id if turn.parent else "",
-            turn.started,
-            (now - turn.started).total_seconds() * 1000,
-            turn.ending or "running",
-            error.code if error else "",
-            str(error)[:MOST_WHY] if error else "",
-            error.action[:MOST_WHY] if error else "",
-            tuple(turn.degraded),
-            turn.usage,
-            turn.taint,
-            tuple([_kept_call(finished) for finished in turn.calls]),
-        )
-
-
-def _kept_call(finished: FinishedCall) -> Mapping[str, str]:
-    call, decision = finished.call, finished.decision
-    return {
-        "id": call.id[:MOST_CHARS],
-        "name": call.name[:MOST_CHARS],
-        "plugin": call.tool.plugin,
-        "status": finished.result.status,
-        "effect": decision.effect.word,
-        "by": decision.by,
-        "rule": decision.rule,
-        "reason": decision.reason[:MOST_WHY],
-    }
-
-
-class TurnRing:
-    """Keeps the last turns, and shows them to those who may see them."""
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._ended: dict[str, KeptTurn] = {}
-        self._told: dict[str, list[Mapping[str, Any]]] = {}
-        self._tellings = self._calls = 0
-        self._until = 0.0
-        self._listener: asyncio.Task[None] | None = None
-
-    def keep(self, turn: Turn) -> None:
-        """Keep an ended turn; the oldest ones go for it."""
-        kept = self._ended[turn.id] = KeptTurn.of(turn, self._host.clock.now())
-        self._calls += len(kept.calls)
-        while len(self._ended) > MOST or self._calls > MOST_CALLS:
-            self._calls -= len(self._ended.pop(next(iter(self._ended))).calls)
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
 
     @operation("turn.list", rest=("GET", "/v1/turns"), command="turns list")
     async def list_turns(self, invocation: Invocation, params: TurnListParams) -> TurnRows:
-        """List the last turns of this gateway, without what was said in them.
-
-        Hooks of turns are timed for some minutes from now on, for `turn.show`.
-        """
-        self._look()
-        found = [turn for turn in self._seen(invocation) if _fits(turn, params)]
+        """List the last turns, without what was said in them."""
+        if params.hooks and "operate" in invocation.principal.scopes:
+            self._keeper.look()
+        found = await self._found(params, invocation.principal, params.limit + 1)
         shown = found[: params.limit]
         return TurnRows(
-            turns=tuple(map(self._row, shown)),
+            turns=tuple([TurnRow(**_row(turn)) for turn in shown]),
             next=shown[-1].place if len(found) > len(shown) else "",
         )
 
@@ -275,122 +189,118 @@ class TurnRing:
     async def show(self, invocation: Invocation, id: Annotated[Id, POSITIONAL]) -> ShownTurn:
         """Show one turn: what ran in it, when, for how long, and what was decided.
 
-        Hooks are timed only while somebody looks at turns, or has looked some minutes ago.
+        Hooks are timed for two minutes after somebody who may operate has looked.
 
         Args:
             id: The turn's id.
         """
-        self._look()
-        seen = self._seen(invocation)
-        turn = next((turn for turn in seen if turn.id == id), None)
-        if turn is None:
+        principal = invocation.principal
+        operates = "operate" in principal.scopes
+        if operates:
+            self._keeper.look()
+        turn = await self._keeper.get(id)
+        if turn is None or not principal.sees(turn.session):
             raise wire_error(
                 "not_found",
-                f"the turn {id!r} is none of the last {MOST:,} of this gateway that you may see",
+                f"the turn {id!r} is none of the last {MOST:,} that you may see",
                 action="`turns list` names those; older ones are where `plugin.telemetry` sends "
                 "traces, and what was decided in them is in the audit",
             )
-        told = self._told.get(id, ())
-        if "operate" not in invocation.principal.scopes:
-            told = [event for event in told if event["type"] != "hook"]
-        clean = self._host.secrets.redact
+        tree = await self._found(TurnListParams(root=turn.root), principal, MOST_OF_TREE)
+        tree = sorted({one.id: one for one in (*tree, turn)}.values(), key=lambda one: one.place)
+        told = {one.id: orjson.loads(one.told) for one in _within(id, tree)}
         return ShownTurn(
-            **self._row(turn).model_dump(),
-            message=clean(turn.message),
-            action=clean(turn.action),
-            calls=tuple(
-                TurnCall(**{name: clean(value) for name, value in call.items()})
-                for call in turn.calls
-            ),
-            nested=tuple(other.id for other in seen if other.parent == id),
-            rows=tuple(WaterfallRow(**row.to_json()) for row in waterfall(told)),
+            **_row(turn),
+            message=turn.message,
+            action=turn.action,
+            calls=tuple([TurnCall(**call) for call in orjson.loads(turn.calls)]),
+            called=turn.called,
+            tree=tuple([_of_tree(one) for one in tree]),
+            rows=tuple(_rows(told, hooks=operates)),
+            hooked=any(kind == "hook" for kind, _, _ in told[id]),
         )
 
-    def _seen(self, invocation: Invocation) -> list[KeptTurn]:
-        """Return all turns that the caller may see, those that began last first."""
-        now, may_see = self._host.clock.now(), invocation.principal.may_see
-        # A tool call without a model has no message, and is no turn to anybody.
-        running = [
-            KeptTurn.of(turn, now)
-            for turn in self._host.running()
-            if turn.messages or turn.message.text
-        ]
-        every = {**self._ended, **{turn.id: turn for turn in running if turn.ending == "running"}}
-        seen = [turn for turn in every.values() if may_see(turn.address)]
-        return sorted(seen, key=lambda turn: turn.place, reverse=True)
-
-    def _row(self, turn: KeptTurn) -> TurnRow:
-        clean = self._host.secrets.redact
-        return TurnRow(
-            id=turn.id,
-            session=clean(turn.session),
-            agent=turn.agent,
-            principal=turn.principal,
-            path=turn.path,
-            parent=turn.parent,
-            started=turn.started.astimezone(UTC).isoformat(timespec="milliseconds"),
-            milliseconds=round(turn.milliseconds, 1),
-            ending=turn.ending,
-            code=turn.code,
-            input_tokens=turn.usage.input_tokens,
-            output_tokens=turn.usage.output_tokens,
-            tools=tuple(clean(call["name"]) for call in turn.calls),
-            denied=_denied(turn),
-            taint=tuple(sorted(map(clean, turn.taint))),
-            degraded=turn.degraded,
-        )
-
-    # -- timing hooks, while somebody looks --------------------------------------
-
-    def _look(self) -> None:
-        self._until = monotonic() + LOOKED
-        if self._listener is None or self._listener.done():
-            self._listener = self._host.spawn(self._listen(), name="dashboard.turns")
-
-    async def _listen(self) -> None:
-        events = self._host.events
-        with events.subscribe(scopes=_ANYBODYS, capacity=1, where=self._tell, spans=True):
-            while (left := self._until - monotonic()) > 0:  # noqa: ASYNC110 - it is a time
-                await asyncio.sleep(left)
-
-    def _tell(self, event: Event) -> Literal[False]:
-        """Keep what an event tells of a turn. It is wanted no further."""
-        names, data = _KEPT_OF.get(event.type), event.data
-        if names is None or not event.turn or not all(name in data for name in names):
-            return False
-        told = self._told.setdefault(event.turn, [])
-        if len(told) < MOST_TOLD_OF_ONE:
-            kept = {name: _cut(data[name]) for name in names}
-            if event.type == "tool_result":
-                kept["content"] = kept["status"]
-            if "within" in data:
-                kept["within"] = _cut(data["within"])
-            told.append({"type": event.type, "at": event.at, "data": kept})
-            self._tellings += 1
-        while self._tellings > MOST_TOLD:
-            self._tellings -= len(self._told.pop(next(iter(self._told))))
-        return False
-
-
-def _cut(value: Any) -> Any:
-    return value[:MOST_CHARS] if isinstance(value, str) else value
-
-
-def _denied(turn: KeptTurn) -> int:
-    return sum(call["status"] == "denied" for call in turn.calls)
+    async def _found(
+        self, params: TurnListParams, principal: Principal, count: int
+    ) -> list[KeptTurn]:
+        """Return so many of the turns that the caller may see, those that began last first."""
+        here = [turn for turn in self._keeper.here() if principal.sees(turn.session)]
+        mine = {turn.id: turn for turn in here if _fits(turn, params)}
+        for turn in await self._keeper.page(params, principal, count):
+            mine.setdefault(turn.id, turn)
+        return sorted(mine.values(), key=lambda turn: turn.place, reverse=True)[:count]
 
 
 def _fits(turn: KeptTurn, params: TurnListParams) -> bool:
+    """Whether a turn that is not in the store yet is wanted; of the others, the store says it."""
     return (
         (not params.before or turn.place < params.before)
-        and params.session in ("", turn.session)
+        and params.session in ("", turn.own)
         and params.agent in ("", turn.agent)
         and params.ending in ("", turn.ending)
+        and params.root in ("", turn.root)
         and turn.milliseconds >= params.slower
-        and params.tainted in (None, bool(turn.taint))
-        and params.denied in (None, bool(_denied(turn)))
-        and (
-            not params.plugin
-            or any(params.plugin in (call["plugin"], call["by"]) for call in turn.calls)
-        )
+        and params.tainted in (None, turn.tainted)
+        and params.denied in (None, turn.denied > 0)
+        and (not params.plugin or params.plugin in orjson.loads(turn.plugins))
     )
+
+
+def _row(turn: KeptTurn) -> dict[str, Any]:
+    return {
+        "id": turn.id,
+        "session": turn.own,
+        "agent": turn.agent,
+        "principal": turn.principal,
+        "path": turn.path,
+        "parent": turn.parent,
+        "started": turn.started,
+        "milliseconds": round(turn.milliseconds, 1),
+        "ending": turn.ending,
+        "code": turn.code,
+        "input_tokens": turn.input_tokens,
+        "output_tokens": turn.output_tokens,
+        "tools": orjson.loads(turn.tools),
+        "denied": turn.denied,
+        "taint": orjson.loads(turn.taint),
+        "degraded": orjson.loads(turn.degraded),
+    }
+
+
+def _of_tree(turn: KeptTurn) -> TreeTurn:
+    row = _row(turn)
+    return TreeTurn(
+        tainted=turn.tainted,
+        **{name: row[name] for name in TreeTurn.model_fields if name != "tainted"},
+    )
+
+
+def _within(id: str, tree: Sequence[KeptTurn]) -> list[KeptTurn]:
+    """Return a turn of a tree and those that are nested in it; parents come first in a tree."""
+    known = {id}
+    for turn in tree:
+        if turn.parent in known:
+            known.add(turn.id)
+    return [turn for turn in tree if turn.id in known]
+
+
+def _rows(
+    told: Mapping[str, Sequence[tuple[str, float, dict[str, Any]]]], *, hooks: bool
+) -> list[WaterfallRow]:
+    """Return what the events of turns tell of, on one scale of time."""
+    rows: list[tuple[float, WaterfallRow]] = []
+    for id, events in told.items():
+        heard: list[dict[str, Any]] = [
+            {"type": kind, "at": at, "data": data}
+            for kind, at, data in events
+            if hooks or kind != "hook"
+        ]
+        if not heard:
+            continue
+        zero = min(float(one["data"].get("at", one["at"])) for one in heard)
+        for row in waterfall(heard):
+            at = zero * 1000 + row.at
+            rows.append((at, WaterfallRow(turn=id, **row.to_json())))
+    rows = sorted(rows, key=lambda each: each[0])[:MOST_ROWS]
+    first = rows[0][0] if rows else 0.0
+    return [row.model_copy(update={"at_ms": round(at - first, 3)}) for at, row in rows]

@@ -76,12 +76,12 @@ def test_hooks_are_followed_until_ctrl_c(
     served = serve()
     with Terminal(hookgate.environ, "plugins", "trace", "--hook", "before_*") as terminal:
         terminal.expect("Ctrl-C ends it")
-        wait_until(lambda: served.gateway.host.events.watched)
+        wait_until(lambda: served.gateway.host.hooks.spans is not None)
         assert hookgate("chat", "what is 2*3?").code == 0
         assert "select_capabilities" not in terminal.expect("before_tool_call       policy")
         terminal.interrupt()
         assert terminal.exit_code() == 130
-    wait_until(lambda: not served.gateway.host.events.watched)
+    wait_until(lambda: served.gateway.host.hooks.spans is None)
 
 
 def wait_until(holds: Callable[[], bool]) -> None:

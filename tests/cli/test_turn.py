@@ -54,7 +54,7 @@ def test_a_turn_is_explained_by_the_gateway_that_runs(
     ran = hookgate("turn", QUESTION, "--explain", "--peer", "ada")
     assert ran.code == 0
     check_explained(ran.out)
-    assert served.gateway.host.events.watched is False
+    assert served.gateway.host.hooks.spans is None
     (session,) = hookgate("sessions", "list", "--json").json["sessions"]
     assert session["session"] == "demo:cli:local:ada"
 

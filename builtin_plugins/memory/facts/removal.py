@@ -16,7 +16,6 @@ from hookgate.builtin_plugins.memory.facts.rows import (
     delete_rows,
     rows_where,
     sources_of,
-    surely,
     taint_text,
 )
 from hookgate.builtin_plugins.memory.tables import FACTS, IN_ONE, SOURCES, in_parts
@@ -95,11 +94,11 @@ def _rest_on(
     """Say of a fact what it rests on now."""
     first = sources[0]
     taint: frozenset[str] = frozenset().union(*(json.loads(one["taint"]) for one in sources))
-    values = {name: first[name] for name in ("speaker", "provenance", "session", "turn")}
+    names = ("speaker", "provenance", "session", "turn", "confidence")
     connection.execute(
         update(FACTS)
         .where(FACTS.c.scope == scope, FACTS.c.number == fact)
-        .values(taint=taint_text(taint), confidence=surely(sources), **values)
+        .values(taint=taint_text(taint), **{name: first[name] for name in names})
     )
 
 

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.script import Script, Scripted, Tools, call, echo_tool, gateway, say, until
+from tests.support.script import (
+    Script,
+    Scripted,
+    Tools,
+    call,
+    echo_tool,
+    gateway,
+    say,
+    settings,
+    until,
+)
 
 from hookgate import (
     Address,
@@ -16,15 +28,17 @@ from hookgate import (
     Origin,
     Principal,
     Provenance,
+    StoreError,
     Tool,
     ToolCall,
+    ToolResult,
     Turn,
     TurnRequest,
     Verdict,
     WireError,
     hookimpl,
 )
-from hookgate.builtin_plugins.dashboard import turns
+from hookgate.builtin_plugins.dashboard import keeper
 from hookgate.builtin_plugins.dashboard.plugin import Plugin
 from hookgate.clients import call_operation
 
@@ -43,9 +57,12 @@ class Guard:
         return Verdict.deny("not that one") if call.name == "no" else Verdict.allow()
 
 
-def gate_of(*said: Any, tools: Sequence[Tool] = ()) -> Gateway:
+def gate_of(*said: Any, tools: Sequence[Tool] = (), home: Path | None = None) -> Gateway:
     bench = Tools(echo_tool(), echo_tool("no"), *tools)
-    return gateway(Scripted(Script(*said)), Guard(), bench, Plugin())
+    plugins = (Scripted(Script(*said)), Guard(), bench, Plugin())
+    if home is None:
+        return gateway(*plugins)
+    return Gateway(settings(home), builtin=("control", "storage"), plugins=plugins)
 
 
 async def talk(gate: Gateway, peer: str = "ann", text: str = SAID) -> Turn:
@@ -93,11 +110,13 @@ async def test_the_last_turns_are_listed_by_filters_and_cursor() -> None:
 
 async def test_a_turn_is_shown_as_a_waterfall_without_what_was_said() -> None:
     async with gate_of(*two_calls()) as gate:
-        await ids(gate)
+        await ids(gate, hooks=True)
         await until(lambda: gate.host.hooks.spans is not None)
         turn = await talk(gate)
         shown = await ask(gate, "turn.show", id=turn.id)
+        (kept,) = keeper_of(gate).here()
     assert SAID not in shown.model_dump_json()
+    assert SAID not in kept.model_dump_json()
     kinds = {(row.kind, row.name) for row in shown.rows}
     assert {("model", "model"), ("tool", "echo"), ("hook", "before_tool_call")} <= kinds
     told = {row.name: row.said for row in shown.rows if row.kind == "tool"}
@@ -112,49 +131,50 @@ async def test_what_a_model_makes_up_for_a_name_is_not_kept_in_its_length(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     long = "z" * 100_000
-    said = [call((long, long, {}), ("2", "no", {"text": ""})), say("sorry")]
-    async with gate_of(*said, *said) as gate:
-        await ids(gate)
-        await until(lambda: gate.host.hooks.spans is not None)
+    said = [call((long, long, {}), ("\ud800\0", "no", {"text": ""})), say("sorry")]
+    async with gate_of(*said) as gate:
         first = await talk(gate)
+        monkeypatch.setattr(keeper, "MOST_CALLS", 1)
         shown = await ask(gate, "turn.show", id=first.id)
-        assert [len(one.name) for one in shown.calls] == [turns.MOST_CHARS, 2]
-        assert {len(row.name) for row in shown.rows if row.kind == "tool"} == {turns.MOST_CHARS, 2}
+        assert ([len(one.name) for one in shown.calls], shown.called) == ([keeper.MOST_CHARS], 2)
+        assert shown.denied == 1
+        assert {len(row.name) for row in shown.rows if row.kind == "tool"} == {keeper.MOST_CHARS, 2}
         assert len(shown.model_dump_json()) < 10_000
-        # Turns with many calls take the place of more than one.
-        monkeypatch.setattr(turns, "MOST_CALLS", 3)
-        second = await talk(gate)
-        assert await ids(gate) == [second.id]
 
 
 async def test_hooks_are_timed_while_somebody_looks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "LOOKED", 0.0)
+    monkeypatch.setattr(keeper, "LOOKED", 0.3)
     async with gate_of(say("hello"), say("hello")) as gate:
         turn = await talk(gate)
-        assert gate.host.hooks.spans is None
-        assert (await ask(gate, "turn.show", id=turn.id)).rows == ()
-        await until(lambda: not gate.host.events.watched)
-        assert gate.host.hooks.spans is None
+        await ids(gate)
+        await ids(gate, ANN, hooks=True)
+        assert (await ask(gate, "turn.show", ANN, id=turn.id)).hooked is False
+        assert keeper_of(gate)._looker is None
+        shown = await ask(gate, "turn.show", id=turn.id)
+        assert [row.kind for row in shown.rows] == ["context", "model"]
+        await until(lambda: gate.host.hooks.spans is not None)
+        await until(lambda: gate.host.hooks.spans is None)
 
 
 async def test_one_sees_the_turns_of_ones_own_addresses_and_no_hooks() -> None:
     async with gate_of(say("hello"), say("hello")) as gate:
-        await ids(gate)
+        await ids(gate, hooks=True)
         await until(lambda: gate.host.hooks.spans is not None)
         mine, other = await talk(gate, "ann"), await talk(gate, "bob")
         assert await ids(gate, ANN) == [mine.id]
         shown = await ask(gate, "turn.show", ANN, id=mine.id)
         assert {row.kind for row in shown.rows} == {"context", "model"}
         for hidden in (other.id, "turn_gone"):
-            with pytest.raises(WireError, match="none of the last 2,000 of this gateway"):
+            with pytest.raises(WireError, match="none of the last 2,000 that you"):
                 await ask(gate, "turn.show", ANN, id=hidden)
 
 
 async def test_running_turns_are_there_and_the_oldest_ones_go(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(turns, "MOST", 2)
-    monkeypatch.setattr(turns, "MOST_TOLD", 1)
+    monkeypatch.setattr(keeper, "MOST", 2)
+    monkeypatch.setattr(keeper, "TRIMMED", 1)
+    monkeypatch.setattr(keeper, "MOST_TOLD", 1)
     go = asyncio.Event()
 
     async def run(turn: Turn, arguments: Mapping[str, Any]) -> str:
@@ -163,14 +183,133 @@ async def test_running_turns_are_there_and_the_oldest_ones_go(
 
     said = [say("one"), say("two"), say("three"), call(("1", "hold", {"text": ""})), say("four")]
     async with gate_of(*said, tools=(echo_tool("hold", run=run),)) as gate:
-        await ids(gate)
-        await until(lambda: gate.host.hooks.spans is not None)
         ended = [await talk(gate) for _ in range(3)]
+        await written(gate)
         task = asyncio.create_task(talk(gate))
         await until(lambda: bool(gate.host.running()))
         (running,) = await ids(gate, ending="running")
         assert await ids(gate) == [running, ended[2].id, ended[1].id]
         go.set()
         assert (await task).id == running
+        await written(gate)
         assert await ids(gate) == [running, ended[2].id]
         assert len((await ask(gate, "turn.show", id=running)).rows) <= 1
+
+
+async def written(gate: Gateway) -> None:
+    """Have all that has ended written."""
+    assert await keeper_of(gate)._flush(every=True)
+
+
+def keeper_of(gate: Gateway) -> keeper.Keeper:
+    plugin = gate.plugins.get("dashboard")
+    assert isinstance(plugin, Plugin) and plugin._keeper is not None
+    return plugin._keeper
+
+
+async def test_turns_outlive_a_restart_with_all_that_is_known_of_them(tmp_path: Path) -> None:
+    async with gate_of(*two_calls(), say("hello"), home=tmp_path) as gate:
+        first, second = await talk(gate), await talk(gate, "bob")
+        before = await ask(gate, "turn.show", id=first.id)
+    async with gate_of(home=tmp_path) as gate:
+        assert await ids(gate) == [second.id, first.id]
+        assert await ids(gate, ANN) == [first.id]
+        assert await ask(gate, "turn.show", id=first.id) == before
+        for params, expected in (
+            ({"session": str(second.session)}, [second.id]),
+            ({"denied": True, "plugin": "guard"}, [first.id]),
+            ({"denied": False}, [second.id]),
+            ({"plugin": "%"}, []),
+            ({"slower": 1e9}, []),
+            ({"ending": "running"}, []),
+            ({"tainted": True, "agent": "main"}, []),
+            ({"root": first.id}, [first.id]),
+        ):
+            assert await ids(gate, **params) == expected, params
+        page = await ask(gate, "turn.list", limit=1)
+        assert await ids(gate, before=page.next) == [first.id]
+
+
+async def test_turns_of_another_gateway_on_the_store_are_listed(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        one = await stack.enter_async_context(gate_of(say("hello"), home=tmp_path))
+        turn = await talk(one)
+        await written(one)
+        other = gate_of(say("hello"))
+        await stack.enter_async_context(other)
+        keeper_of(other)._records = keeper_of(one)._records
+        mine = await talk(other)
+        assert await ids(other) == [mine.id, turn.id]
+        assert (await ask(other, "turn.show", id=turn.id)).id == turn.id
+
+
+async def test_secrets_are_masked_before_they_are_kept(tmp_path: Path) -> None:
+    secret = "sk-very-secret-value-0123456789"
+
+    async with gate_of(call((secret, secret, {})), say("x"), home=tmp_path) as gate:
+        gate.host.secrets.register(secret)
+        turn = await talk(gate)
+        shown = await ask(gate, "turn.show", id=turn.id)
+        await written(gate)
+        kept = await ask(gate, "turn.show", id=turn.id)
+        assert secret not in shown.model_dump_json()
+        assert shown.calls == kept.calls
+        rows = await keeper_of(gate)._records.all()
+        assert [row.id for row in rows] == [turn.id]
+        assert secret not in rows[0].model_dump_json()
+
+
+async def test_a_call_says_whose_text_was_read_before_it_and_what_it_brought() -> None:
+    async def run(turn: Turn, arguments: Mapping[str, Any]) -> ToolResult:
+        return ToolResult(content="from afar", taint=frozenset(("web:example.org",)))
+
+    fetch = echo_tool("fetch", run=run)
+    said = [
+        call(("1", "fetch", {"text": ""})),
+        call(("2", "echo", {"text": "a"}), ("3", "no", {"text": "b"})),
+        say("done"),
+    ]
+    async with gate_of(*said, tools=(fetch,)) as gate:
+        turn = await talk(gate)
+        shown = await ask(gate, "turn.show", id=turn.id)
+    way = {one.id: (one.read, one.brought) for one in shown.calls}
+    assert way["1"] == ((), ("web:example.org",))
+    assert way["2"][0] == way["3"][0] == ("web:example.org",)
+
+
+async def test_a_turn_is_shown_with_those_nested_in_it() -> None:
+    async def run(turn: Turn, arguments: Mapping[str, Any]) -> str:
+        return (await gate.host.nested_turn(turn, "within")).answer
+
+    ask_other = echo_tool("ask_other", run=run)
+    said = [call(("1", "ask_other", {"text": ""})), say("inner"), say("outer")]
+    async with gate_of(*said, tools=(ask_other,)) as gate:
+        outer = await talk(gate)
+        (inner,) = await ids(gate, root=outer.id, limit=1)
+        shown = await ask(gate, "turn.show", id=outer.id)
+        alone = await ask(gate, "turn.show", id=inner)
+        assert await ids(gate, ANN, root=outer.id) == [inner, outer.id]
+    assert [(one.id, one.parent) for one in shown.tree] == [(outer.id, ""), (inner, outer.id)]
+    assert alone.tree == shown.tree
+    assert {row.turn for row in shown.rows} == {outer.id, inner}
+    assert {row.turn for row in alone.rows} == {inner}
+    places = [row.at_ms for row in shown.rows]
+    assert places == sorted(places) and places[0] == 0
+
+
+async def test_what_cannot_be_written_is_said_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with gate_of(say("hello"), home=tmp_path) as gate:
+        turn = await talk(gate)
+
+        async def fails(*_: Any) -> None:
+            raise StoreError("the disk is full")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(keeper_of(gate)._tables, "keep", fails)
+            assert not await keeper_of(gate)._flush(every=True)
+            assert "the disk is full" in gate.host.degraded["dashboard.turns"]
+            assert await ids(gate) == [turn.id]
+        await written(gate)
+        assert "dashboard.turns" not in gate.host.degraded

@@ -1,0 +1,83 @@
+"""The last turns in the store: a row for each, without what was said in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Index, MetaData
+
+from hookgate import Store
+from hookgate.kit.records import Field, Record
+from hookgate.kit.records.statements import Trim
+
+SCRIPTS = Path(__file__).parent / "migrations"
+METADATA = MetaData(info={"complete": True})
+
+
+class KeptTurn(Record):
+    """What is kept of a turn. A list is JSON, whose texts are masked."""
+
+    __tablename__ = "dashboard_turn"
+    __table_args__ = (
+        Index("dashboard_turn_by_place", "place"),
+        Index("dashboard_turn_by_root", "root"),
+    )
+    metadata = METADATA
+
+    id: str = Field(primary_key=True)
+    place: str
+    """Its place among all: what began later is greater."""
+    root: str
+    """The turn that a message from outside has started: itself, or the outermost one."""
+    parent: str
+    session: str
+    """Where that message came in, as a session's key: who sees that sees this."""
+    own: str
+    """The session that it belongs to itself."""
+    agent: str
+    principal: str
+    path: str
+    started: str
+    milliseconds: float
+    ending: str
+    code: str
+    message: str
+    action: str
+    degraded: str
+    input_tokens: int
+    output_tokens: int
+    taint: str
+    tainted: bool
+    called: int
+    denied: int
+    plugins: str
+    """Those whose tools were called, and those that decided."""
+    tools: str
+    calls: str
+    told: str
+    """Events of it, of which its waterfall is made."""
+
+
+TURNS = KeptTurn.table
+_TRIM = Trim((TURNS.c.place,), ())
+
+
+async def keep(store: Store, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Keep turns, with the next write of anybody.
+
+    Raises:
+        StoreError: Nothing was written.
+    """
+    await asyncio.shield(store.insert_soon(TURNS, rows))
+
+
+async def trim(store: Store, most: int) -> None:
+    """Let the oldest turns go, where there are more than so many.
+
+    Raises:
+        StoreError: None has gone.
+    """
+    await store.write(lambda connection: _TRIM(connection, most), order="dashboard")
