@@ -251,8 +251,8 @@ all events of that turn whatever its scopes, as above. Beside turns there are, f
 | `outcome_plans` | `scopeKey`, `degraded`: whether plans are changed because of that |
 
 For the scope `operate` there is `hook_failed`: `plugin`, `hook`, `message`, and whether the hook
-was `skipped` (`hookgate chat` shows those); and `log` with `last`: the log has new lines, up to that
-number; four times a second at most. `log.tail` has them.
+was `skipped` (`hookgate chat` shows those); and `log` with `last`: the log has new lines, up to
+that number; four times a second at most. `log.tail` has them.
 
 **Notifications without a request.** `stopping` with `seconds`: the gateway takes nothing new and
 lets turns finish for so long.
