@@ -138,10 +138,29 @@ check: lint types test test-slow  ## what a change must pass
 # -- checks -------------------------------------------------------------------------
 
 .PHONY: lint types format
-lint: $(DEV)  ## ruff, and the rules on who may import whom
+lint: $(DEV)  ## ruff, the rules on who may import whom, the types of the page
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@.venv/bin/lint-imports
+	@$(MAKE) --no-print-directory lint-page
+
+# The dashboard's page is JavaScript whose types stand in JSDoc. TypeScript, from npm, holds them; it
+# reads a copy in which what others wrote is a description of what it offers.
+PAGE := .venv/page
+TSC := $(PAGE)/node_modules/.bin/tsc
+STATIC := builtin_plugins/dashboard/static
+.PHONY: lint-page
+lint-page:
+	@if test -x $(TSC) || { command -v npm >/dev/null 2>&1 && npm install --silent --no-audit \
+	  --no-fund --ignore-scripts --prefix $(PAGE) typescript@5.9.3 >/dev/null 2>&1; }; then \
+	  rm -rf $(PAGE)/page && cp -r $(STATIC) $(PAGE)/page && rm $(PAGE)/page/vendor/*.js \
+	    && cp tests/browser/types/preact.d.ts $(PAGE)/page/vendor/ \
+	    && cp tests/browser/types/tsconfig.json $(PAGE)/ \
+	    && found=$$($(TSC) --pretty false -p $(PAGE)) && echo "The types of the page hold." \
+	    || { echo "$$found" | sed 's#^$(PAGE)/page#$(STATIC)#'; exit 1; }; \
+	else \
+	  echo "NO node with npm, or no way to typescript: the types of the page are NOT checked" >&2; \
+	fi
 
 types: $(DEV)  ## mypy --strict
 	@$(PY) -m mypy

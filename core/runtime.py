@@ -6,7 +6,7 @@ and WebSocket in front of it. Two gateways run side by side in one process.
 
 from __future__ import annotations
 
-from asyncio import Lock
+import asyncio
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
 
@@ -26,7 +26,7 @@ from hookgate.core.gateway.routes import Routes
 from hookgate.core.host import Host
 from hookgate.core.observability.log import Log
 from hookgate.core.plugins.manager import Plugins
-from hookgate.core.registry.agents import Router, load_agents
+from hookgate.core.registry.agents import Router, load_agents, souls_there
 from hookgate.core.registry.catalogue import Catalogue
 from hookgate.core.registry.flags import FAILURE_MODE
 from hookgate.core.registry.sanitizer import Sanitizer
@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 
 RESTART_FREE = frozenset(("agents", "bindings", "default_agent"))
 """Sections of the settings that `Runtime.reload` takes over without a restart."""
+
+LOOK_SECONDS = 1.0
+"""So often it is looked whether a soul's file has changed."""
 
 
 class Runtime:
@@ -121,7 +124,8 @@ class Runtime:
         self._sanitizer = Sanitizer(self.host)
         self._catalogue = Catalogue(self.host)
         self._turns: Turns | None = None
-        self._reloading = Lock()
+        self._reloading = asyncio.Lock()
+        self._following_souls: asyncio.Task[None] | None = None
 
     # -- start and stop ------------------------------------------------------
 
@@ -174,6 +178,7 @@ class Runtime:
         host.attach(turns=self._turns)
         await check_that_policy_is_asked(host, calls, self._catalogue.snapshot())
         host.spawn(self._pump_metrics(), name="log_metrics")
+        await self._follow_souls(self.settings)
 
     async def drain(self, seconds: float | None = None) -> None:
         """Take no new messages; let turns finish, and cancel them after `seconds`.
@@ -280,6 +285,7 @@ class Runtime:
         counts = await self._catalogue.fill()
         self.host.content_read(settings)
         self.turns.router = router
+        await self._follow_souls(settings)
         result = {
             "changed": {**counts, "agents": sorted(router.agents)},
             "restart": list(self.host.restart_keys),
@@ -302,6 +308,36 @@ class Runtime:
                 failed.append(PluginError(answer.plugin, why))
         if failed:
             raise failed[0]
+
+    async def _follow_souls(self, settings: Settings) -> None:
+        """Read the souls of `settings` again whenever a file of theirs changes, from now on."""
+        if self._following_souls is not None:
+            self._following_souls.cancel()
+        there = await asyncio.to_thread(souls_there, settings)
+        if there and not self.host.for_command:
+            follow = self._read_souls(settings, there)
+            self._following_souls = self.host.spawn(follow, name="souls")
+
+    async def _read_souls(self, settings: Settings, read: tuple[Any, ...]) -> None:
+        before = read
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            now = await asyncio.to_thread(souls_there, settings)
+            changing, before = now != before, now
+            # Whoever writes one may not be done: it has to look the same twice.
+            if changing or now == read:
+                continue
+            read, standing = now, self.host.standing("souls")
+            try:
+                async with self._reloading:
+                    self.turns.router = await self._router(settings)
+            except HookgateError as error:
+                standing.bad(f"the souls are those of before: {error}")
+                continue
+            standing.good()
+            changed = {"agents": sorted(self.router.agents)}
+            result = {"changed": changed, "restart": []}
+            self.host.events.publish(Event("reloaded", result, scope="read"))
 
     # -- what runs beside the turns ----------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import queue
@@ -168,8 +169,10 @@ async def serve(path: str, handler: Any, port: int) -> None:
 
 
 async def gateway(port: int, upstream_port: int, home: str, token: str, *, vectors: bool) -> None:
-    """The gateway with all builtin plugins."""
+    """The gateway with all builtin plugins, and the collector as `hookgate serve` has it."""
+    gc.disable()
     from hookgate import Gateway, Settings
+    from hookgate.cli.state import settle_memory
     from hookgate.core.gateway.serve import listen
 
     base = f"http://127.0.0.1:{upstream_port}/v1"
@@ -190,6 +193,7 @@ async def gateway(port: int, upstream_port: int, home: str, token: str, *, vecto
         }
     )
     async with Gateway(settings) as gate, listen(gate):
+        settle_memory()
         threading.Thread(target=tell_threads, daemon=True).start()
         await asyncio.Event().wait()
 

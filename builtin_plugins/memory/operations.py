@@ -26,11 +26,11 @@ from hookgate import (
 from hookgate.builtin_plugins.memory import models
 from hookgate.builtin_plugins.memory.domain import Forgotten, FullError, Hit, Imported
 from hookgate.builtin_plugins.memory.recall.lines import (
+    HEADER,
     MOST_LINES,
     clean,
     line_of,
     packed_lines,
-    shown_as,
 )
 from hookgate.builtin_plugins.memory.scopes import check_scope, own_scopes, scopes_of
 
@@ -169,16 +169,18 @@ class MemoryOperations:
         recalled = await keeper.search(scopes, message, without=history, floor=True)
         above = {(hit.scope, hit.id) for hit in recalled}
         found = await keeper.search(scopes, message)
-        hits = [shown_as(hit, session) for hit in found[:MOST_LINES]]
-        passed = await clean(self._host, [hit for hit in hits if (hit.scope, hit.id) in above])
+        hits = found[:MOST_LINES]
+        near = [hit for hit in hits if (hit.scope, hit.id) in above]
+        passed = await clean(self._host, near, session)
         count = self._host.tokens.count
-        first, more = packed_lines(passed, settings.recall_tokens, count)
-        fits = {(hit.scope, hit.id) for hit in (*first, *more)}
-        clear = {(hit.scope, hit.id) for hit in passed}
+        first, more = packed_lines(passed, settings.recall_tokens, count(HEADER))
+        fits = {(one.hit.scope, one.hit.id) for one in (*first, *more)}
+        clear = {(one.hit.scope, one.hit.id) for one in passed}
         lines = []
         for hit in hits:
-            line, row = (hit.scope, hit.id), _line(hit)
-            row["tokens"] = count(line_of(hit))
+            shown = line_of(hit, session, count)
+            line, row = (hit.scope, hit.id), _line(hit) | {"text": shown.said}
+            row["tokens"] = shown.tokens
             row["shown"] = line in fits and settings.recall
             if hit.turn in history:
                 row["reason"] = "stands in the history that the model reads anyway"

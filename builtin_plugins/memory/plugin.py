@@ -30,13 +30,14 @@ from hookgate import (
 from hookgate.builtin_plugins.memory.model_extractor import claims_in
 from hookgate.builtin_plugins.memory.operations import MemoryOperations
 from hookgate.builtin_plugins.memory.recall.lines import (
+    HEADER,
     MOST_LINES,
     RECALLED,
+    Line,
     Recalled,
     blocks_of,
     clean,
     packed_lines,
-    shown_as,
 )
 from hookgate.builtin_plugins.memory.scopes import scopes_of
 from hookgate.builtin_plugins.memory.settings import MemorySettings
@@ -45,7 +46,6 @@ from hookgate.hookspecs import hookimpl
 from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.memory.domain import Hit
     from hookgate.builtin_plugins.memory.keeper import Keeper
 
 PART = "memory"
@@ -148,14 +148,13 @@ class Plugin:
             return
         window = {message.turn for message in turn.history} | {turn.id}
         scopes = scopes_of(turn.session, settings).read
-        hits: list[Hit] = []
+        shown: list[Line] = []
         try:
             async with asyncio.timeout(settings.recall_seconds):
                 found = await keeper.search(
                     scopes, turn.message.text, without=window, committed=True, floor=True
                 )
-                here = str(turn.session)
-                hits = await clean(host, [shown_as(hit, here) for hit in found[:MOST_LINES]])
+                shown = await clean(host, found[:MOST_LINES], str(turn.session))
         except TimeoutError:
             why = f"it took longer than {settings.recall_seconds:g} s: a turn went on without"
             host.standing(RECALL).bad(why)
@@ -164,8 +163,10 @@ class Plugin:
             host.standing(RECALL).bad(f"turns go on without what they would recall: {error}")
             return
         host.standing(RECALL).good()
+        if not shown:
+            return
         recalled = Recalled()
-        first, more = packed_lines(hits, settings.recall_tokens, context.counter.count)
+        first, more = packed_lines(shown, settings.recall_tokens, host.tokens.count(HEADER))
         for block, lines in blocks_of(first, more):
             recalled.sources[context.add(block)] = lines
         if recalled.sources:
@@ -180,7 +181,7 @@ class Plugin:
         sent = [source for source in recalled.sources if source in request.sources]
         if sent:
             recalled.told = True
-            data = recalled.to_json(sent, host.tokens.count)
+            data = recalled.to_json(sent)
             turn.emit(Event("recall", data, scope="chat"))
 
     @hookimpl

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from hookgate import Flags, Host, Tool, ToolResult, Turn, join_taints, new_id
-from hookgate.builtin_plugins.memory.domain import FullError, Hit, Note
-from hookgate.builtin_plugins.memory.recall.lines import shown_as
+from hookgate.builtin_plugins.memory.domain import FullError, Note
+from hookgate.builtin_plugins.memory.recall.lines import Line, line_of
 from hookgate.builtin_plugins.memory.scopes import scopes_of
 from hookgate.kit.tooling import tool
 
@@ -102,20 +102,20 @@ class MemoryTools:
         settings, session = self._settings(), str(turn.session)
         scopes = scopes_of(turn.session, settings).read
         found = await self._keeper().search(scopes, query, without={turn.id})
-        hits = [shown_as(hit, session) for hit in found[: settings.recall_notes]]
+        hits, count = found[: settings.recall_notes], self._host.tokens.count
+        lines = [line_of(hit, session, count) for hit in hits]
         shown = [
             {
                 "id": hit.id,
                 "kind": hit.kind,
-                "text": hit.text,
+                "text": line.said,
                 "when": hit.at.isoformat(timespec="seconds"),
                 **({"taint": sorted(hit.taint)} if hit.taint else {}),
             }
-            for hit in hits
+            for hit, line in zip(hits, lines, strict=True)
         ]
-        lines = [f"- {_said(hit)} ({hit.at:%Y-%m-%d}, {hit.id})" for hit in hits]
         return ToolResult(
-            content="\n".join(lines) or "nothing that is remembered matches",
+            content="\n".join(map(_told, lines)) or "nothing that is remembered matches",
             data={"notes": shown},
             taint=join_taints(hit.taint for hit in hits),
         )
@@ -136,5 +136,7 @@ class MemoryTools:
         return ToolResult.error(f"there is no note {id!r}: recall shows the ids of those there are")
 
 
-def _said(hit: Hit) -> str:
-    return f"{hit.speaker}: {hit.text}" if hit.kind == "turn" else hit.text
+def _told(line: Line) -> str:
+    hit = line.hit
+    said = f"{line.who}: {line.said}" if hit.kind == "turn" else line.said
+    return f"- {said} ({hit.at:%Y-%m-%d}, {hit.id})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -76,6 +77,18 @@ def _soul(name: str, section: AgentSettings) -> str:
             expected="a readable UTF-8 file",
         )
         raise ConfigError([problem]) from error
+
+
+def souls_there(settings: Settings) -> tuple[tuple[str, int, int], ...]:
+    """Return the files that hold souls, with what changes when somebody writes to one."""
+    found = []
+    for section in settings.agents.values():
+        if section.soul_file is not None:
+            path = section.soul_file.expanduser()
+            with suppress(OSError):
+                status = path.stat()
+                found.append((str(path), status.st_mtime_ns, status.st_size))
+    return tuple(found)
 
 
 # -- which one answers ---------------------------------------------------------------

@@ -163,7 +163,7 @@ class AgentSettings(Section):
     soul: str = ""
     """Standing instructions, Markdown."""
     soul_file: Path | None = None
-    """A file that holds them instead."""
+    """A file that holds them instead. It is read again when it changes."""
     tools: tuple[str, ...] | None = None
     """Globs of the tools that it may call; all of them where this is not set."""
     max_output_tokens: int = Field(default=1024, ge=1, le=1_000_000)

@@ -223,15 +223,18 @@ def test_what_is_printed_on_a_terminal_names_the_address(hookgate: CommandLine) 
 
 
 def test_the_collector_rests_at_the_start_and_then_passes_over_what_stays() -> None:
-    before = gc.get_freeze_count()
+    before, threshold = gc.get_freeze_count(), gc.get_threshold()
     gc.disable()
+    gc.set_threshold(700)
     try:
         settle_memory()
 
         assert gc.isenabled()
         assert gc.get_freeze_count() > before
+        assert gc.get_threshold()[0] > 700
     finally:
         gc.unfreeze()
+        gc.set_threshold(*threshold)
         gc.enable()
 
 

@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.script import Script, Scripted, echo_tool, gateway, say
+from tests.support.script import Script, Scripted, echo_tool, gateway, say, until
 
+from hookgate.core import runtime
 from hookgate.core.domain.descriptors import Card, Rejected
 from hookgate.core.domain.errors import ConfigError, HookError, PluginError
 from hookgate.core.settings.schema import Section, Settings
@@ -13,6 +14,8 @@ from hookgate.gateway import Gateway
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hookgate.core.domain.tools import Tool
 
 
@@ -246,3 +249,29 @@ async def test_a_sanitizer_with_changed_settings_judges_known_texts_again() -> N
         await gate.reload()
         assert host.sanitizers > version
         assert isinstance(await host.sanitize(card), Rejected)
+
+
+async def test_a_soul_is_read_again_when_its_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "LOOK_SECONDS", 0.001)
+    soul, script = tmp_path / "soul.md", Script(say("ok"), say("ok"), say("ok"))
+    soul.write_text("You are brief.")
+    values = {"agents": {"main": {"model": "script/script", "soul_file": str(soul)}}}
+    chosen = Settings.model_validate({**values, "plugins": {"entry_points": False}})
+    async with Gateway(chosen, builtin=(), plugins=[Scripted(script)]) as gate:
+        await gate.chat("hello")
+        soul.write_text("You are a pirate.")
+        await until(lambda: gate.router.agents["main"].soul == "You are a pirate.")
+        await gate.chat("hello again")
+
+        soul.write_bytes(b"\xff\xfe of no text at all")
+        await until(lambda: "souls" in gate.host.status()["degraded"])
+        assert gate.router.agents["main"].soul == "You are a pirate."
+
+        soul.write_text("You are brief, and well again.")
+        await until(lambda: gate.router.agents["main"].soul == "You are brief, and well again.")
+        assert "souls" not in gate.host.status()["degraded"]
+    first, second = (str(request.system) for request in script.requests)
+    assert "You are brief." in first
+    assert "You are a pirate." in second

@@ -67,7 +67,7 @@ function Frame({ gate, at }) {
 /** A view, or what it failed with: the others are still there. */
 function Whole({ view, rest }) {
   const [error, reset] = useErrorBoundary();
-  const [loaded, setLoaded] = useState({ View: view.View, problem: null });
+  const [loaded, setLoaded] = useState(/** @type {{View: any, problem: any}} */ ({ View: view.View, problem: null }));
   const load = () => view.load().then(
     // Kept, so that another address of the same view shows it at once.
     (View) => setLoaded({ View: (view.View = View), problem: null }),
@@ -103,7 +103,7 @@ function useKeys(setKeys) {
       if (typing(event.target)) return;
       if (event.key === "?") return setKeys(true);
       if (event.key === "/") {
-        const field = document.querySelector("[data-search]");
+        const field = /** @type {HTMLElement | null} */ (document.querySelector("[data-search]"));
         if (field) {
           event.preventDefault();
           field.focus();

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from hookgate.builtin_plugins.memory.facts.grammar import EXPRESSIONS, grammar, vocabulary
+from hookgate.builtin_plugins.memory.facts.grammar import (
+    EXPRESSIONS,
+    SURE,
+    UNSURE,
+    grammar,
+    vocabulary,
+)
 from hookgate.builtin_plugins.memory.facts.times import When, find_time
 
 MAX_TEXT = 3000
@@ -22,9 +28,6 @@ _HIDDEN = "\ufffc"
 """Stands where something was left out, and for several who were named together; no pattern fits
 across it."""
 
-SURE, UNSURE = 0.9, 0.6
-"""How surely words say something that do not doubt it, and that do."""
-
 _KNOWN = vocabulary()
 
 
@@ -35,12 +38,12 @@ class Ref:
     Attributes:
         kind: `speaker` says I; `listener` is spoken to; `role` is somebody's (`my dog`), of
             `owner`; `name` goes by a name; `pronoun` was spoken of before; `last` is what was
-            learned last.
+            learned last; `value` is whoever something is said of that is wrong.
         text: The role, the name or the pronoun.
         owner: Whose role it is.
     """
 
-    kind: Literal["speaker", "listener", "role", "name", "pronoun", "last"]
+    kind: Literal["speaker", "listener", "role", "name", "pronoun", "last", "value"]
     text: str = ""
     owner: Ref | None = None
 
@@ -61,6 +64,7 @@ class Assertion:
         dated: The time in words, as precise as it was said: `since 2019`.
         ends_value: The other value of a relation that ends by this.
         instead_of: The value that this is a correction of.
+        over: Whether by it ends what holds of its subject, beside what is lasting.
         known: Whether it says something only of what is known already.
         pattern: The name of the pattern that found it.
     """
@@ -70,12 +74,13 @@ class Assertion:
     value: str
     mode: Literal["holds", "ended", "never"] = "holds"
     correction: bool = False
-    confidence: float = 0.9
+    confidence: float = SURE
     valid_from: datetime | None = None
     valid_to: datetime | None = None
     dated: str = ""
     ends_value: str = ""
     instead_of: str = ""
+    over: bool = False
     known: bool = False
     pattern: str = ""
 
@@ -240,8 +245,9 @@ def introductions(clause: str) -> tuple[str, list[Assertion]]:
             others = EXPRESSIONS["and"].split(more.lstrip(", "))
             names += [one.removeprefix("and ").strip() for one in others]
         for one in names:
+            sure = UNSURE if one[0].islower() else SURE
             introduced = Assertion(
-                subject=owner, relation=role, value=one, confidence=SURE, pattern="beside"
+                subject=owner, relation=role, value=one, confidence=sure, pattern="beside"
             )
             found.append(introduced)
         if more:

@@ -8,8 +8,6 @@ from datetime import datetime
 
 from hookgate.builtin_plugins.memory.facts.clauses import (
     ME,
-    SURE,
-    UNSURE,
     Assertion,
     Ref,
     Statement,
@@ -20,7 +18,9 @@ from hookgate.builtin_plugins.memory.facts.clauses import (
 )
 from hookgate.builtin_plugins.memory.facts.grammar import (
     EXPRESSIONS,
+    UNSURE,
     Pattern,
+    first_pattern,
     grammar,
     patterns,
     vocabulary,
@@ -74,10 +74,15 @@ def _of_sentence(sentence: str, at: datetime) -> list[Assertion]:
     sentence, claims = introductions(sentence)
     corrects = False
     for clause in clauses_of(sentence):
+        if claims and claims[-1].subject.kind == "value" and (meant := _meant(clause, "no")):
+            # `Lyon was wrong, it's Nice`
+            claims[-1] = replace(meant, instead_of=claims[-1].value, pattern=claims[-1].pattern)
+            continue
+        if EXPRESSIONS["only_correcting"].fullmatch(clause):
+            corrects = True  # `No, sorry, ...` may stand before a comma of its own
+            continue
         statement = read_statement(clause, at)
         if statement is None:
-            # `No, sorry, ...` may stand before a comma of its own.
-            corrects = corrects or EXPRESSIONS["only_correcting"].fullmatch(clause) is not None
             continue
         if corrects and not statement.correction:
             statement = replace(statement, correction=True)
@@ -90,7 +95,9 @@ def _of_sentence(sentence: str, at: datetime) -> list[Assertion]:
 
 def _meant(sentence: str, begins: str) -> Assertion | None:
     """Return the correction that names a value alone: `No, it's Rex`, `I meant Rome, not Milan`."""
-    match = EXPRESSIONS["it_is"].fullmatch(sentence) if len(sentence) <= 80 else None
+    if len(sentence) > 80:
+        return None
+    match = EXPRESSIONS["it_is"].fullmatch(sentence) or EXPRESSIONS["not_but"].fullmatch(sentence)
     if match is None:
         return None
     value, other = match["value"].strip(), (match["other"] or "").strip()
@@ -119,7 +126,8 @@ def _of_statement(statement: Statement, at: datetime) -> list[Assertion]:
         return []
     behind = find_time(rest, at)
     without = rest if behind is None else _without(rest, behind)
-    for pattern in patterns():
+    first = min(first_pattern(said) for said in {rest, without})
+    for pattern in patterns()[first:]:
         when = statement.when or behind
         if pattern.dated and (when is None or statement.mode != "holds"):
             continue
@@ -163,8 +171,9 @@ def _claims(
                 subject=subject,
                 relation=name,
                 value=value,
-                confidence=SURE if statement.sure else UNSURE,
+                confidence=pattern.sure if statement.sure else min(UNSURE, pattern.sure),
                 correction=pattern.correction,
+                over=pattern.over and not _is_thing_that_died(pattern, subject),
                 known=relation == "@left",
                 pattern=pattern.name,
             ),
@@ -179,6 +188,12 @@ def _claims(
         old = clean("place", match[pattern.until] or "") if match[pattern.until] else ""
         dated[0] = replace(dated[0], ends_value=old)
     return dated
+
+
+def _is_thing_that_died(pattern: Pattern, subject: Ref) -> bool:
+    """Whether it is a car or the like that broke down; somebody has it still."""
+    thing = subject.kind == "role" and _KNOWN.relation(subject.text).gender == "thing"
+    return thing and pattern.relation == "event"
 
 
 def _fits(wanted: str, subject: Ref) -> bool:
@@ -210,6 +225,15 @@ def _values(
         said = match.groupdict()
         text = said.get("names") or said.get("name")
         return [(subject, role, name) for name in (several("names", text) if text else [""])]
+    if relation == "@wrong":
+        named = subject.kind == "name"
+        value = subject.text if named else "".join(_plain(pattern, match))
+        return [(Ref("value", value), "", value)] if value else []
+    if relation == "@over":
+        return _given_up(match)
+    if relation == "@another":
+        name = clean("name", match["name"])
+        return [(subject, relation, name)] if name else []
     if relation == "@it":
         name = clean("name", match["name"], lower=False)
         return [(Ref("pronoun", "they"), "name", name)] if name else []
@@ -229,6 +253,17 @@ def _values(
     if found and pattern.also_status:
         found.append((subject, "marital status", "engaged" if "engaged" in match[0] else "married"))
     return found
+
+
+def _given_up(match: re.Match[str]) -> list[tuple[Ref, str, str]]:
+    did, how = match["did"].casefold(), match["how"] or ""
+    if not how and did not in {"sold", "sell", "lost"}:
+        return []
+    if match["role"]:
+        who = Ref("role", _KNOWN.roles[match["role"].casefold()], ME)
+    else:
+        who = Ref("name", clean("name", match["name"], lower=False))
+    return [(who, "event", f"{did} {how}".strip())] if who.text else []
 
 
 def _plain(pattern: Pattern, match: re.Match[str]) -> list[str]:
@@ -340,8 +375,10 @@ def clean(kind: str, text: str, *, lower: bool = True, proper: bool = False) -> 
         return ""
     if kind not in {"date", "address", "breed"} and EXPRESSIONS["no_value"].match(text):
         return ""
-    if kind in {"place", "organization", "job"} and EXPRESSIONS["no_name"].fullmatch(text):
-        return ""
+    # `I live in Nice` names a town, and `I live in peace` none.
+    written = kind in {"place", "organization"} and text[0].isupper()
+    if kind in {"place", "organization", "job"} and not written:
+        return "" if EXPRESSIONS["no_name"].fullmatch(text) else text
     return text
 
 

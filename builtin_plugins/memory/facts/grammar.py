@@ -11,8 +11,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+SURE, UNSURE = 0.9, 0.6
+"""How surely words say something that do not doubt it, and that do."""
+
 _NAMED = re.compile(r"\{([A-Za-z]+)(?:\.([a-z]+))?\}")
 _VALUE = re.compile(r"\{(?P<kind>[a-z]+)(?::(?P<group>[a-z]+))?\}")
+_GROUP = re.compile(r"\?P<\w+>")
 _BREAK = re.compile(r"\n *")
 
 
@@ -27,6 +31,7 @@ class Relation:
         text: The fact in words, with `{subject}`, `{relation}` and `{value}`.
         asks: Words of a question that it answers.
         opposes: The relation that cannot hold of the same value.
+        lasting: Whether it outlasts whom it is of; of a role: whom it names.
         gender: Of a role: which pronouns may stand for it; "" for any other relation.
     """
 
@@ -36,6 +41,7 @@ class Relation:
     text: str = "{subject}'s {relation}: {value}"
     asks: tuple[str, ...] = ()
     opposes: str = ""
+    lasting: bool = False
     gender: str = ""
 
 
@@ -110,6 +116,8 @@ class Pattern:
     correction: bool = False
     dated: bool = False
     ends: bool = False
+    over: bool = False
+    sure: float = SURE
     until: str = ""
     prefix: str = ""
     keeps_time: bool = field(init=False, default=False)
@@ -152,10 +160,11 @@ def vocabulary() -> Vocabulary:
     roles: dict[str, str] = {}
     for group in groups:
         kind = {"value": group["kind"], "gender": group["gender"]}
+        more = {name: group.get(name, False) for name in ("single", "lasting")}
         for word in group["words"]:
             name = aliases.get(word, word)
             roles[word] = roles[f"{word}s"] = name
-            role = Relation(name=name, single=group.get("single", False), **kind)
+            role = Relation(name=name, **kind, **more)
             relations.setdefault(name, role)
     roles |= {form: aliases.get(one, one) for form, one in forms.items()}
     asked = _asked(relations, roles, families)
@@ -242,6 +251,21 @@ def grammar() -> Grammar:
 def patterns() -> tuple[Pattern, ...]:
     """Return the patterns, in the order in which they are tried; they are read once."""
     return tuple(_pattern(row) for row in _read("patterns.toml")["pattern"])
+
+
+@cache
+def _any_pattern() -> re.Pattern[str]:
+    each = (_GROUP.sub("?:", one.match.pattern) for one in patterns())
+    return re.compile("|".join(f"({one})" for one in each), re.IGNORECASE)
+
+
+def first_pattern(text: str) -> int:
+    """Return the place of the first pattern that fits the whole of `text`, or how many there are.
+
+    Most texts fit none, which is asked once and not by each of them.
+    """
+    found = _any_pattern().fullmatch(text)
+    return len(patterns()) if found is None or found.lastindex is None else found.lastindex - 1
 
 
 def _pattern(row: dict[str, Any]) -> Pattern:

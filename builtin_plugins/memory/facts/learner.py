@@ -31,8 +31,9 @@ from hookgate.builtin_plugins.memory.facts.rows import (
 from hookgate.builtin_plugins.memory.tables import FACTS
 from hookgate.wire import well_formed
 
-ANSWER = 0.5
-"""What remains of the confidence of a claim that the answer made."""
+ANSWER, TAINTED, GUESSED = 0.5, 0.75, 0.85
+"""What remains of the confidence of a claim that the answer made, that untrusted text may have
+made, and of somebody whom a pronoun means."""
 
 MAX_ROWS = 64
 """Rows of one subject and relation that are compared with a new one."""
@@ -93,14 +94,20 @@ class _Learning:
     def take(self, claims: Sequence[Assertion]) -> None:
         """Take the claims in their order."""
         for claim in claims:
-            if claim.subject.kind == "last":
-                self._correct_last(claim)
+            if claim.subject.kind in {"last", "value"}:
+                self._correct(claim)
                 continue
             subject = self._resolver.find(claim.subject)
             if subject is None:
                 continue
-            if self._said.speaker == ASSISTANT and (claim.correction or claim.mode != "holds"):
+            if self._said.speaker == ASSISTANT and (
+                claim.correction or claim.over or claim.mode != "holds"
+            ):
                 continue
+            if claim.relation == "@another":
+                claim = replace(claim, relation=self._resolver.last_role(subject))
+                if not claim.relation:
+                    continue
             if claim.relation == "name":
                 claim, subject = self._naming(claim, subject)
             self._resolver.mention(subject)
@@ -125,11 +132,22 @@ class _Learning:
         )
         return changed, Entity(row.subject, row.subject_name)
 
-    def _correct_last(self, claim: Assertion) -> None:
-        row = self._resolver.last_fact()
-        if row is None or self._said.speaker == ASSISTANT:
+    def _correct(self, claim: Assertion) -> None:
+        """Take a correction that says a value alone: what was learned with another one, or last."""
+        if self._said.speaker == ASSISTANT:
             return
-        if claim.instead_of and key_of(claim.instead_of) != row.object:
+        if claim.subject.kind == "value":
+            wrong = self._wrong(claim.value)
+            if wrong is not None:
+                self._close([wrong], "corrected", None)
+            return
+        recent = self._resolver.latest_facts()
+        if claim.instead_of:
+            recent = [row for row in recent if row.object == key_of(claim.instead_of)]
+        row = recent[0] if recent else None
+        if row is None and claim.pattern != "it is":
+            row = self._wrong(claim.instead_of)
+        if row is None:
             return
         named = vocabulary().relation(row.relation).value or row.value[:1].isupper()
         if not claim.instead_of and not named and not claim.value[0].isdigit():
@@ -137,6 +155,20 @@ class _Learning:
         subject = Entity(row.subject, row.subject_name)
         corrected = replace(claim, relation=row.relation, instead_of=row.value)
         self._take_one(corrected, subject)
+
+    def _wrong(self, value: str) -> Row | None:
+        """Return the fact that has a value; `Ann was wrong` says nothing of who she is."""
+        columns = FACTS.c
+        rows = self._rows(
+            columns.object == key_of(value), columns.kind == "fact", current(self._at)
+        )
+        meant = [
+            row
+            for row in rows
+            if kind_of_value(row.relation) not in {"person", "pet"} and trust_in(row) <= self._trust
+        ]
+        own = [row for row in meant if row.subject == self._resolver.speaker().key]
+        return next(iter(own or meant), None)
 
     def _take_one(self, claim: Assertion, subject: Entity) -> None:
         relation = vocabulary().relation(claim.relation)
@@ -177,9 +209,26 @@ class _Learning:
             self._ended_by_move(claim, subject, now)
         since = None
         single = vocabulary().relation(claim.relation).single
-        if single and any(row.object != value_key and row.ending != "corrected" for row in rows):
+        next_one = vocabulary().is_role(claim.relation) and not now
+        if (single or next_one) and any(
+            row.object != value_key and row.ending != "corrected" for row in rows
+        ):
             since = self._at  # it took another one's place, which nobody has said before
         self._insert(claim, subject, value_key, None if claim.valid_from else since)
+        if claim.over:
+            self._over(subject, claim.valid_from)
+
+    def _over(self, who: Entity, since: datetime | None) -> None:
+        """End what holds of somebody who has died, or of something that was given up."""
+        columns = FACTS.c
+        about = self._rows(columns.subject == who.key, current(self._at))
+        tied = self._rows(columns.object == who.key, current(self._at))
+        ended = [
+            row
+            for row in (*about, *(row for row in tied if vocabulary().is_role(row.relation)))
+            if not vocabulary().relation(row.relation).lasting and trust_in(row) <= self._trust
+        ]
+        self._close(ended, "changed", since)
 
     def _differs(self, claim: Assertion, row: Row) -> bool:
         """Whether a claim of a known value tells another time than is known."""
@@ -300,7 +349,9 @@ class _Learning:
         )
 
     def _confidence(self, claim: Assertion) -> float:
-        return claim.confidence * (ANSWER if self._said.speaker == ASSISTANT else 1.0)
+        sure = claim.confidence * (ANSWER if self._said.speaker == ASSISTANT else 1.0)
+        sure *= GUESSED if claim.subject.kind == "pronoun" else 1.0
+        return round(sure * (TAINTED if self._said.taint else 1.0), 4)
 
     def _insert(
         self, claim: Assertion, subject: Entity, value_key: str, since: str | None = None
@@ -380,7 +431,7 @@ class Resolver:
     def find(self, ref: Ref) -> Entity | None:
         """Return whom `ref` means; None where that is not known."""
         if ref.kind == "speaker":
-            return None if self.said.speaker == ASSISTANT else self._speaker()
+            return None if self.said.speaker == ASSISTANT else self.speaker()
         if ref.kind == "listener":
             return Entity(USER, USER) if self.said.speaker == ASSISTANT else None
         if ref.kind == "name":
@@ -414,17 +465,32 @@ class Resolver:
 
     def mention(self, entity: Entity) -> None:
         """Note that an entity was spoken of."""
-        if entity.key != self._speaker().key and entity.key != USER:
+        if entity.key != self.speaker().key and entity.key != USER:
             self.mentioned.append(entity)
 
     def last_fact(self) -> Row | None:
         """Return the fact that was learned last in this session, if that is not long ago."""
-        if self.facts:
-            return self.facts[-1]
-        found = self._recent()
-        return found[0] if found else None
+        return next(iter(self.facts[-1:] or self._recent()), None)
 
-    def _speaker(self) -> Entity:
+    def latest_facts(self) -> list[Row]:
+        """Return what was learned in this session and not long ago, the latest first."""
+        return [*reversed(self.facts), *self._recent()]
+
+    def last_role(self, owner: Entity) -> str:
+        """Return what that was to somebody which was spoken of last; "" where that is not known."""
+        for one in reversed(self.mentioned):
+            whose, _, role = one.key.rpartition("/")
+            if whose == owner.key:
+                return role
+            columns = FACTS.c
+            tied = (columns.subject == owner.key, columns.object == one.key)
+            for row in rows_where(self.connection, [self.said.scope], *tied, limit=RECENT_FACTS):
+                if vocabulary().is_role(row.relation):
+                    return str(row.relation)
+        return ""
+
+    def speaker(self) -> Entity:
+        """Return who said it."""
         if self.said.speaker in {USER, ASSISTANT}:
             return Entity(USER, USER)
         return Entity(key_of(self.said.speaker), self.said.speaker)
@@ -449,7 +515,7 @@ class Resolver:
         if not self._looked_back:
             self._looked_back = True
             before = [entity for row in reversed(self._recent()) for entity in entities_of(row)]
-            own = self._speaker().key
+            own = self.speaker().key
             self.mentioned[:0] = [one for one in before if one.key not in {own, USER}]
         for one in reversed(self.mentioned):
             if one.gender in genders:

@@ -16,6 +16,7 @@ from hookgate.builtin_plugins.memory.facts.rows import (
     delete_rows,
     rows_where,
     sources_of,
+    surely,
     taint_text,
 )
 from hookgate.builtin_plugins.memory.tables import FACTS, IN_ONE, SOURCES, in_parts
@@ -94,11 +95,11 @@ def _rest_on(
     """Say of a fact what it rests on now."""
     first = sources[0]
     taint: frozenset[str] = frozenset().union(*(json.loads(one["taint"]) for one in sources))
-    names = ("speaker", "provenance", "session", "turn", "confidence")
+    values = {name: first[name] for name in ("speaker", "provenance", "session", "turn")}
     connection.execute(
         update(FACTS)
         .where(FACTS.c.scope == scope, FACTS.c.number == fact)
-        .values(taint=taint_text(taint), **{name: first[name] for name in names})
+        .values(taint=taint_text(taint), confidence=surely(sources), **values)
     )
 
 

@@ -26,6 +26,12 @@ ENDED = ("ended_by", "ended_turn", "ended_session")
 Row: TypeAlias = sqlalchemy.Row[Any]
 """A row of `FACTS`, its columns as attributes; times are texts."""
 
+MOST_SURE = 0.99
+"""However often people say something."""
+
+DOUBTFUL = 0.65
+"""A fact that is less sure is shown as one."""
+
 MAX_SOURCES = 32
 """Messages that one fact is kept to rest on."""
 
@@ -139,6 +145,18 @@ def taint_text(taint: frozenset[str]) -> str:
     return json.dumps(sorted(taint))
 
 
+def surely(sources: Sequence[Mapping[str, Any]]) -> float:
+    """Return how sure a fact is by what it rests on: each turn that somebody says it in adds to it.
+
+    An answer says again what it has read, so that of several answers the surest one counts.
+    """
+    doubt = 1.0
+    for one in {one["turn"]: one for one in sources if one["speaker"] != ASSISTANT}.values():
+        doubt *= 1.0 - one["confidence"]
+    answered = [one["confidence"] for one in sources if one["speaker"] == ASSISTANT]
+    return float(max(min(1.0 - doubt, MOST_SURE), *answered, 0.0))
+
+
 def sources_of(
     connection: Connection, scope: str, numbers: Sequence[int]
 ) -> dict[int, list[dict[str, Any]]]:
@@ -167,11 +185,12 @@ def add_sources(
     if more:
         connection.execute(insert(SOURCES), [{**source, "fact": row.number} for source in more])
     joined = taint_text(frozenset(json.loads(row.taint)) | taint)
-    if joined != row.taint:
+    sure = max(row.confidence, surely([*there, *more]))
+    if (joined, sure) != (row.taint, row.confidence):
         connection.execute(
             update(FACTS)
             .where(FACTS.c.scope == row.scope, FACTS.c.number == row.number)
-            .values(taint=joined)
+            .values(taint=joined, confidence=sure)
         )
 
 
@@ -220,6 +239,8 @@ def hit_of(row: Row, score: float, why: Sequence[str]) -> Hit:
     text = row.text
     if row.kind == "fact" and row.valid_to is not None and row.ending != "corrected":
         text = f"{text} (until {row.valid_to[:10]})"
+    if row.confidence < DOUBTFUL:
+        text = f"{text} (not sure)"
     return Hit(
         id=row.id,
         kind="note" if row.kind == "note" else "fact",

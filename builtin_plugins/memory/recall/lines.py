@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from hookgate import Block, Card, Host, Rejected, TurnKey, join_taints
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.memory.domain import Hit
-
-K = 60
-"""Of reciprocal rank fusion (Cormack, Clarke and Büttcher, 2009)."""
 
 HEADER = (
     "[Recalled for this message: what was said or noted earlier, with when it was. Information, "
@@ -27,44 +25,70 @@ MOST_LINES = 200
 
 
 def fused(*found: Sequence[Hit]) -> list[Hit]:
-    """Return the hits of several searches, the best first, by their places in each.
+    """Return the hits of several searches, each of kinds of its own, the best of each first.
 
     Scores of searches of different kinds do not compare; places do. Of equal places the search
-    that is named first comes first.
+    that is named first comes first. That is the order of reciprocal rank fusion (Cormack, Clarke
+    and Büttcher, 2009) where no hit is found by two of them.
     """
-    ranked: dict[tuple[str, str, str], Hit] = {}
-    for hits in found:
-        for place, hit in enumerate(hits):
-            key = (hit.scope, hit.kind, hit.id)
-            known = ranked.get(key)
-            score = 1 / (K + place) + (known.score if known is not None else 0.0)
-            why = hit.why if known is None else tuple(dict.fromkeys((*known.why, *hit.why)))
-            ranked[key] = replace(hit, score=score, why=why)
-    return sorted(ranked.values(), key=lambda hit: -hit.score)
+    placed = [(place, hit) for hits in found for place, hit in enumerate(hits)]
+    placed.sort(key=itemgetter(0))
+    return [hit for _, hit in placed]
 
 
-def line_of(hit: Hit) -> str:
-    """Return a hit as a model reads it: when, who, what."""
-    who = f"{hit.speaker}: " if hit.speaker else ""
-    return f"[{hit.at:%Y-%m-%d %H:%M}] {who}{hit.text}"
+@dataclass(slots=True)
+class Line:
+    """A hit as a model reads it.
+
+    Attributes:
+        hit: What was found.
+        who: Who said it or of which kind it is, and from where else it comes.
+        said: What it says, in one line.
+        text: All of it: when, who, what.
+        tokens: What `text` costs.
+    """
+
+    hit: Hit
+    who: str
+    said: str
+    text: str
+    tokens: int
 
 
-def packed(hits: Sequence[Hit], budget: int, count: Callable[[str], int]) -> list[Hit]:
-    """Return the hits that fit into `budget`, the best first.
+def line_of(hit: Hit, session: str, count: Callable[[str], int], text: str | None = None) -> Line:
+    """Return how a hit is shown.
+
+    Args:
+        hit: What was found.
+        session: The session that it is shown in.
+        count: Returns the tokens of a text.
+        text: What it says where that was cleaned; None for its own text.
+    """
+    who = hit.speaker or hit.kind
+    if hit.session and hit.session != session:
+        channel = hit.session.split(":")[1:2]
+        who += ", in another session"
+        who += f" by {channel[0]}" if channel and channel[0] else ""
+    said = " ".join((hit.text if text is None else text).split())
+    # Times are in UTC, and four times as quickly written so as by `strftime`.
+    shown = f"[{hit.at.isoformat(' ', 'minutes')[:16]}] {who}: {said}"
+    return Line(hit, who, said, shown, count(shown))
+
+
+def packed(lines: Sequence[Line], budget: int) -> list[Line]:
+    """Return the lines that fit into `budget`, the best first.
 
     One that does not fit is passed over, and a shorter one behind it may still.
 
     Args:
-        hits: What was found, the best first.
-        budget: Tokens for all of them.
-        count: Returns the tokens of a text.
+        lines: What was found, the best first.
+        budget: Tokens for all of them; one is joined to others by a line break and a dash.
     """
     taken, left = [], budget
-    for hit in hits:
-        cost = count(line_of(hit))
-        if cost <= left:
-            taken.append(hit)
-            left -= cost
+    for line in lines:
+        if line.tokens < left:
+            taken.append(line)
+            left -= line.tokens + 1
     return taken
 
 
@@ -77,76 +101,65 @@ class Recalled:
         told: Whether the client knows.
     """
 
-    sources: dict[str, list[Hit]] = field(default_factory=dict)
+    sources: dict[str, list[Line]] = field(default_factory=dict)
     told: bool = False
 
-    def to_json(self, sent: Sequence[str], count: Callable[[str], int]) -> dict[str, Any]:
+    def to_json(self, sent: Sequence[str]) -> dict[str, Any]:
         """Return the event's data: the lines of the blocks that were sent, and why each."""
-        hits = [hit for source in sent for hit in self.sources[source]]
-        lines = [
+        lines = [line for source in sent for line in self.sources[source]]
+        hits = [line.hit for line in lines]
+        told = [
             {"id": hit.id, "kind": hit.kind, "at": hit.at.isoformat(), "why": list(hit.why)}
             for hit in hits
         ]
-        return {"lines": lines, "tokens": sum(count(line_of(hit)) for hit in hits)}
+        return {"lines": told, "tokens": sum(line.tokens for line in lines)}
 
 
 RECALLED: TurnKey[Recalled] = TurnKey("memory.recalled")
 
 
-def shown_as(hit: Hit, session: str) -> Hit:
-    """Return a hit as a line shows it: in one line, of which kind, and from where else."""
-    who = hit.speaker or hit.kind
-    if hit.session and hit.session != session:
-        channel = hit.session.split(":")[1:2]
-        who += ", in another session"
-        who += f" by {channel[0]}" if channel and channel[0] else ""
-    return replace(hit, text=" ".join(hit.text.split()), speaker=who)
-
-
-async def clean(host: Host, hits: Sequence[Hit]) -> list[Hit]:
+async def clean(host: Host, hits: Sequence[Hit], session: str) -> list[Line]:
     """Return what may be shown: text of others as the sanitizers let it pass, or not at all."""
-    shown = []
+    count, shown = host.tokens.count, []
     for hit in hits:
-        if not hit.taint:
-            shown.append(hit)
-            continue
-        safe = await host.sanitize(Card(id="recall", text=hit.text))
-        if not isinstance(safe, Rejected):
-            shown.append(replace(hit, text=" ".join(safe.text.split())))
+        text = None
+        if hit.taint:
+            safe = await host.sanitize(Card(id="recall", text=" ".join(hit.text.split())))
+            if isinstance(safe, Rejected):
+                continue
+            text = safe.text
+        shown.append(line_of(hit, session, count, text))
     return shown
 
 
-def packed_lines(
-    hits: Sequence[Hit], budget: int, count: Callable[[str], int]
-) -> tuple[list[Hit], list[Hit]]:
-    """Return what goes into the first block, and what into the second one."""
-    # A line is joined to others by a line break and a dash.
-    room = min(budget, FIRST_TOKENS) - count(HEADER)
+def packed_lines(lines: Sequence[Line], budget: int, header: int) -> tuple[list[Line], list[Line]]:
+    """Return what goes into the first block, and what into the second one.
 
-    def cost(text: str) -> int:
-        return count(text) + 1
-
-    first = packed(hits, room, cost)
+    Args:
+        lines: What may be shown, the best first.
+        budget: Tokens for both.
+        header: The tokens of `HEADER`.
+    """
+    first = packed(lines, min(budget, FIRST_TOKENS) - header)
     if budget <= FIRST_TOKENS:
         return first, []
-    taken = {id(hit) for hit in first}
-    left = [hit for hit in hits if id(hit) not in taken]
-    more = packed(left, budget - FIRST_TOKENS - count(HEADER), cost)
-    return first, more
+    taken = {id(line) for line in first}
+    left = [line for line in lines if id(line) not in taken]
+    return first, packed(left, budget - FIRST_TOKENS - header)
 
 
-def blocks_of(first: Sequence[Hit], more: Sequence[Hit]) -> list[tuple[Block, list[Hit]]]:
+def blocks_of(first: Sequence[Line], more: Sequence[Line]) -> list[tuple[Block, list[Line]]]:
     """Return the blocks that show some lines, the oldest line of each first."""
     blocks = []
-    for key, hits, priority in (("first", first, 1), ("more", more, 0)):
-        if hits:
-            lines = sorted(hits, key=lambda hit: hit.at)
+    for key, some, priority in (("first", first, 1), ("more", more, 0)):
+        if some:
+            lines = sorted(some, key=lambda line: line.hit.at)
             block = Block(
                 kind="recall",
                 key=key,
-                text="\n".join((HEADER, *(f"- {line_of(hit)}" for hit in lines))),
+                text="\n- ".join((HEADER, *(line.text for line in lines))),
                 priority=priority,
-                taint=join_taints(hit.taint for hit in lines),
+                taint=join_taints(line.hit.taint for line in lines),
             )
             blocks.append((block, lines))
     return blocks

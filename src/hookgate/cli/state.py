@@ -42,6 +42,11 @@ LOOK_SECONDS = 0.1
 PLUGIN_SECTIONS = ("hooks", "plugin", "plugins")
 """Sections that are about plugins; they can be judged without the others."""
 
+YOUNG_OBJECTS = 10_000
+"""Objects that are made, and not given up, before the collector looks for garbage among them. What
+a turn makes is given up without it once the turn ends, and eight turns at once hold more than the
+700 that Python begins with: each look would walk them for nothing."""
+
 PIPE_WIDTH = 120
 """Columns of what goes to a file or another program."""
 
@@ -399,6 +404,7 @@ def settle_memory() -> None:
     """
     if not gc.isenabled():
         gc.freeze()
+        gc.set_threshold(YOUNG_OBJECTS)
         gc.enable()
 
 

@@ -629,11 +629,12 @@ hits = st.builds(
 def test_packing_keeps_the_order_and_is_never_over_the_budget(
     found: list[Hit], budget: int
 ) -> None:
-    taken = packed(found, budget, len)
-    assert sum(len(line_of(hit)) for hit in taken) <= budget
-    assert taken == [hit for hit in found if hit in taken]
-    left = budget - sum(len(line_of(hit)) for hit in taken)
-    assert all(len(line_of(hit)) > left for hit in found if hit not in taken)
+    lines = [line_of(hit, "", len) for hit in found]
+    taken = packed(lines, budget)
+    spent = sum(line.tokens + 1 for line in taken)
+    assert spent <= budget or not taken
+    assert taken == [line for line in lines if line in taken]
+    assert all(line.tokens + 1 > budget - spent for line in lines if line not in taken)
 
 
 async def test_nothing_but_zero_bytes_and_halves_of_pairs_is_lost(episodes: Episodes) -> None:

@@ -68,7 +68,6 @@ export class Gate extends EventTarget {
   /** @type {Map<string, number>} how many listen for each type */
   #wanted = new Map();
   #follows = { id: "", types: "", busy: false };
-  #soon = 0;
   /** @type {WebSocket | null} */
   #socket = null;
 
@@ -152,7 +151,7 @@ export class Gate extends EventTarget {
     waiting.resolve(frame.result);
   }
 
-  /** Listen for events of the gateway. @param {string[]} types @param {(event: CustomEvent) => void} heard
+  /** Listen for events of the gateway. @param {string[]} types @param {(event: any) => void} heard a `CustomEvent`
    * @returns {() => void} what ends it */
   hear(types, heard) {
     const count = (type, by) => this.#wanted.set(type, (this.#wanted.get(type) ?? 0) + by);
@@ -174,7 +173,8 @@ export class Gate extends EventTarget {
   /** Follow what is listened for, and no longer what was: no event is missed, none is told twice. */
   async #follow() {
     if (this.#follows.busy) return;
-    const follows = this.#follows = { ...this.#follows, busy: true };
+    const follows = this.#follows = { ...this.#follows };
+    follows.busy = true;
     try {
       for (;;) {
         const types = [...this.#wanted].filter(([, count]) => count > 0).map(([type]) => type).sort();

@@ -14,6 +14,7 @@ const COLUMNS = [["agent", "Agents"], ["skill", "Skills"], ["", "Others"], ["con
 export function placed(nodes, edges) {
   const columns = COLUMNS.map(([kind, title]) => ({ title, nodes: nodes.filter((node) => (COLUMNS.some(([one]) => one === node.kind) ? node.kind : "") === kind) }))
     .filter((column) => column.nodes.length);
+  /** @type {Map<string, string[]>} */
   const joined = new Map(nodes.map(({ id }) => [id, []]));
   for (const { source, target } of edges) {
     joined.get(source)?.push(target);
@@ -29,7 +30,7 @@ export function placed(nodes, edges) {
   for (const column of [...columns.slice(1), ...columns.slice(0, -1).reverse()]) {
     const own = new Set(column.nodes.map(({ id }) => id));
     const mean = new Map(column.nodes.map(({ id }) => {
-      const rows = joined.get(id).filter((one) => !own.has(one)).map((one) => height.get(one));
+      const rows = (joined.get(id) ?? []).filter((one) => !own.has(one)).map((one) => height.get(one));
       return [id, rows.length ? rows.reduce((sum, row) => sum + row, 0) / rows.length : height.get(id)];
     }));
     column.nodes.sort((one, two) => mean.get(one.id) - mean.get(two.id) || height.get(one.id) - height.get(two.id));

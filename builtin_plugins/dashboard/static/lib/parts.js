@@ -5,7 +5,7 @@ import { html, useCallback, useContext, useEffect, useMemo, useRef, useState, cr
 export { html, useCallback, useContext, useEffect, useMemo, useRef, useState };
 
 /** The gateway, for every view. */
-export const GateContext = createContext(/** @type {import("./gate.js").Gate} */ (null));
+export const GateContext = createContext(/** @type {import("./gate.js").Gate} */ (/** @type {unknown} */ (null)));
 
 /** @returns {import("./gate.js").Gate} */
 export const useGate = () => useContext(GateContext);
@@ -102,7 +102,7 @@ export function commandOf(words, options = {}) {
 /** Do something by a button: says while it runs, what came of it and what went wrong.
  * @param {(...given: any[]) => Promise<any>} work */
 export function useAction(work) {
-  const [state, setState] = useState({ busy: false, problem: null, result: null });
+  const [state, setState] = useState(/** @type {{busy: boolean, problem: any, result: any}} */ ({ busy: false, problem: null, result: null }));
   const run = async (...given) => {
     setState({ busy: true, problem: null, result: null });
     try {
@@ -160,6 +160,7 @@ export function Text({ text }) {
 /** An id, cut in its middle; whoever shows it gives the whole one as a title. @param {string} id */
 export const short = (id) => (id.length > 18 ? `${id.slice(0, 9)}…${id.slice(-6)}` : id);
 
+/** @type {[number, string, number][]} */
 const STEPS = [[60, "s", 1], [3600, "min", 60], [86400, "h", 3600], [Infinity, "d", 86400]];
 
 /** A time, as long ago it is; the exact one on focus or under the pointer. @param {{at: string}} given */
@@ -173,7 +174,7 @@ export function Time({ at }) {
   const date = new Date(at);
   if (Number.isNaN(date.valueOf())) return html`<${Text} text=${at} />`;
   const seconds = Math.round((Date.now() - date.valueOf()) / 1000);
-  const [, unit, size] = STEPS.find(([limit]) => Math.abs(seconds) < limit);
+  const [, unit, size] = STEPS.find(([limit]) => Math.abs(seconds) < limit) ?? STEPS[3];
   const count = Math.round(Math.abs(seconds) / size);
   const words = seconds < 0 ? `in ${count} ${unit}` : `${count} ${unit} ago`;
   return html`<time datetime=${date.toISOString()} title=${date.toISOString()} tabindex="0">${words}</time>`;
@@ -195,6 +196,7 @@ export function Table(given) {
   return html`<div>${table(given)}</div>`;
 }
 
+/** @param {any} given */
 function table({ rows, columns, empty, label, keyOf, current }) {
   if (!rows) return html`<p class="faint" aria-busy="true">Asking…</p>`;
   if (!rows.length) return html`<p class="empty">${empty}</p>`;

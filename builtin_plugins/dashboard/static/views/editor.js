@@ -24,7 +24,7 @@ const kept = { "rules.yaml": RULES, "rules.test.yaml": CASES };
 export function Editor() {
   const gate = useGate();
   const [texts, setTexts] = useState(kept);
-  const [checked, setChecked] = useState({ found: null, problem: null });
+  const [checked, setChecked] = useState(/** @type {{found: any, problem: any}} */ ({ found: null, problem: null }));
   const [tried, setTried] = useState(null);
   const areas = useRef({});
   const rules = texts["rules.yaml"];

@@ -10,7 +10,7 @@ const MOST = 5000;
 /** The whole graph, page by page. */
 function useGraph() {
   const gate = useGate();
-  const [told, setTold] = useState({ graph: null, problem: null });
+  const [told, setTold] = useState(/** @type {{graph: any, problem: any}} */ ({ graph: null, problem: null }));
   const [asked, ask] = useState(0);
   useEffect(() => {
     const changed = () => ask((count) => count + 1);
@@ -19,6 +19,7 @@ function useGraph() {
   useEffect(() => {
     let current = true;
     const read = async () => {
+      /** @type {any} */
       const graph = { agents: [], nodes: [], edges: [], more: false };
       for (let after = ""; ;) {
         const page = await gate.call("capabilities.graph", { limit: 1000, ...(after ? { after } : {}) });

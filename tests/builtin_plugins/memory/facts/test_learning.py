@@ -14,6 +14,7 @@ from tests.builtin_plugins.memory.facts.telling import (
     opened,
     rows,
     shown,
+    told,
     utterance,
 )
 from tests.builtin_plugins.stores import opened_store
@@ -235,3 +236,36 @@ async def test_a_transaction_that_fails_leaves_nothing_half_done(tmp_path: Path)
         after = await store.read(lambda connection: list(memory.export([ME], connection)))
     assert after == before
     assert len(after) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "value", "sure"),
+    [
+        (["I live in Rome."], "Rome", 0.9),
+        (["I think I live in Rome."], "Rome", 0.6),
+        (["I live in Rome.", "Well, I live in Rome."], "Rome", 0.99),
+        (["I think I live in Rome.", "I live in Rome."], "Rome", 0.96),
+        (["I'm a carpenter."], "carpenter", 0.8),
+        (["My dog is called Luna.", "She is 4."], "4", 0.765),
+        (["A: You live in Rome."], "Rome", 0.45),
+        (["A: You live in Rome.", "A: You live in Rome.", "A: You live in Rome."], "Rome", 0.45),
+        (["A: You live in Rome.", "I live in Rome."], "Rome", 0.9),
+    ],
+)
+def test_how_sure_a_fact_is_follows_from_who_said_it_how_and_how_often(
+    said: list[str], value: str, sure: float
+) -> None:
+    with opened() as connection:
+        facts().learn(told(said), connection)
+        found = [row.confidence for row in known(connection, LATER) if row.value == value]
+    assert found == [pytest.approx(sure)]
+
+
+def test_what_was_said_again_is_less_sure_once_that_is_forgotten() -> None:
+    memory = facts()
+    with opened() as connection:
+        memory.learn(told(["I live in Rome.", "I think I live in Rome."]), connection)
+        memory.forget([ME], connection, said=["msg_0"])
+        assert [row.confidence for row in rows(connection)] == [0.6]
+        (hit,) = memory.search([ME], "where do I live?", connection, at=LATER)
+    assert hit.text == "the user lives in Rome (not sure)"
