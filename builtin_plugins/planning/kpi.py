@@ -154,7 +154,7 @@ class Window:
         self._sum += entry.score
         self._rate.add(entry.score)
         if entry.steers:
-            self._recovery.add(entry.score)
+            self._recovery.add(entry.steering)
 
     def kpi(self, scope: str) -> Kpi:
         """Return what it comes to."""

@@ -12,6 +12,7 @@ from hookgate import (
     STORE,
     ContextBuilder,
     Event,
+    FinishedCall,
     Host,
     Operation,
     Outcome,
@@ -20,7 +21,9 @@ from hookgate import (
     Turn,
     TurnKey,
     TurnPlan,
+    hookspecs,
     operations_of,
+    outcome_by_ending,
 )
 from hookgate.builtin_plugins.planning import flags
 from hookgate.builtin_plugins.planning.keeping import Windows
@@ -45,6 +48,10 @@ PART = "planning.outcomes"
 META_TOOL = frozenset(("tool:discover_capabilities",))
 
 COURSE: TurnKey[Lifecycle] = TurnKey("planning.lifecycle")
+COUNTED: TurnKey[tuple[Window, Kpi] | None] = TurnKey("planning.counted")
+
+REASON_CHARS = 300
+"""So much of why a turn went as it did is kept."""
 
 
 class Plugin:
@@ -57,6 +64,7 @@ class Plugin:
         self._settings = settings
         self._windows = Windows(settings)
         self._host: Host | None = None
+        self._alone: bool | None = None
 
     def take_settings(self, settings: PlanningSettings) -> Collection[str]:
         """Take over changed settings; turns that run go on as they were planned."""
@@ -161,6 +169,7 @@ class Plugin:
                 "executing",
                 {
                     "failure_mode": turn.plan.failure_mode,
+                    "tool_selection": turn.plan.tool_selection,
                     "tools": len(turn.offered),
                     "selected": len(turn.selections),
                 },
@@ -170,9 +179,10 @@ class Plugin:
     @hookimpl
     def turn_ended(self, turn: Turn) -> None:
         """Tell how the turn ended, before its client hears that it is done."""
+        told = self._counted_early(turn)
         if not self._follows():
             return
-        details: dict[str, Any] = {"ending": turn.ending}
+        details: dict[str, Any] = {"ending": turn.ending, **told}
         if turn.ending in ("done", "awaiting_client"):
             self._tell_degraded(turn)
             if turn.degraded and turn.answer.strip():
@@ -181,6 +191,27 @@ class Plugin:
         else:
             code = turn.error.code if turn.error is not None else ""
             self._tell(turn, "errored", {**details, "code": code})
+
+    def _counted_early(self, turn: Turn) -> Mapping[str, Any]:
+        """Count a turn before its client hears that it is done; return what that hears of it.
+
+        Where another plugin judges turns nothing is known yet: that may take as long as it likes,
+        and nobody waits for it.
+        """
+        host = self._host
+        if host is None or turn.ending == "awaiting_client" or not self._judges_alone(host):
+            return {}
+        outcome = self.judge_turn(turn) or outcome_by_ending(turn)
+        counted = turn[COUNTED] = self._counted(host, turn, outcome)
+        if counted is None or not self._settings.outcomes.enabled:
+            return {}
+        return {"outcome": _said(outcome), "kpi": counted[1].to_json()}
+
+    def _judges_alone(self, host: Host) -> bool:
+        if self._alone is None:
+            judges = host.hooks.implementations(hookspecs.judge_turn)
+            self._alone = {one.plugin for one in judges} <= {"planning"}
+        return self._alone
 
     def _follows(self) -> bool:
         return self._settings.enabled and self._settings.lifecycle
@@ -221,26 +252,37 @@ class Plugin:
     @hookimpl
     def after_turn(self, turn: Turn, outcome: Outcome) -> None:
         """Count how the turn went, and tell what its window comes to."""
-        settings, host = self._settings, self._host
-        watching = settings.outcomes.enabled or settings.adaptive.enabled
+        host = self._host
         # A turn that waits for its client's tools goes on in the next one.
-        if host is None or not watching or turn.ending == "awaiting_client":
+        if host is None or turn.ending == "awaiting_client":
             return
-        scope = scope_key(turn, settings.outcomes.scope)
+        known = turn.get(COUNTED)
+        counted = known if known is not None else self._counted(host, turn, outcome)
+        if counted is not None and self._settings.outcomes.enabled:
+            self._publish(host, turn, outcome, *counted)
+
+    def _counted(self, host: Host, turn: Turn, outcome: Outcome) -> tuple[Window, Kpi] | None:
+        """Put a turn into its window; return that, and what it comes to; None for no windows."""
+        settings = self._settings
+        if not (settings.outcomes.enabled or settings.adaptive.enabled):
+            return None
+        scope, fault = scope_key(turn, settings.outcomes.scope), fault_of(turn)
         entry = OutcomeEntry(
             turn=turn.id,
             at=int(host.clock.now().timestamp() * 1_000_000),
             status=outcome.status,
             score=min(max(outcome.score, 0.0), 1.0),
-            steers=not outcome.claimed and turn.ending not in ("refused", "cancelled"),
+            steers=not outcome.claimed and (bool(fault) or turn.ending == "done"),
+            fault=fault,
+            session=str(turn.session),
+            reason=host.secrets.redact(outcome.reason)[:REASON_CHARS],
         )
         before = self._windows.get(scope)
         changed = before is not None and before.degraded
         window = self._windows.add(scope, entry)
         if window.degraded != changed:
             _tell_changed(host, scope, degraded=window.degraded)
-        if settings.outcomes.enabled:
-            self._publish(host, turn, outcome, window, window.kpi(scope))
+        return window, window.kpi(scope)
 
     def _publish(self, host: Host, turn: Turn, outcome: Outcome, window: Window, kpi: Kpi) -> None:
         host.metric(
@@ -253,13 +295,7 @@ class Plugin:
             degraded=int(kpi.degraded),
         )
         if host.events.wanted("outcome"):
-            said = {
-                "status": outcome.status,
-                "score": outcome.score,
-                "source": outcome.source,
-                "reason": outcome.reason,
-            }
-            host.events.publish(turn.named(Event("outcome", said, scope="chat")))
+            host.events.publish(turn.named(Event("outcome", _said(outcome), scope="chat")))
         if host.events.wanted("outcome_kpi"):
             host.events.publish(turn.named(Event("outcome_kpi", kpi.to_json(), scope="chat")))
         settings = self._settings.outcomes
@@ -275,6 +311,31 @@ class Plugin:
     def list_operations(self) -> Sequence[Operation[Any, Any]]:
         """Bring what shows how the last turns went."""
         return operations_of(OutcomeOperations(lambda: self._windows))
+
+
+def fault_of(turn: Turn) -> str:
+    """Return what of discovery and tools went wrong in a turn: ``discovery``, ``tools``, or ""."""
+    code = turn.error.code if turn.error is not None else ""
+    if code == "discovery_failed" or "discovery_failed" in turn.degraded:
+        return "discovery"
+    return "tools" if code == "tool_failed" or any(_lost(turn, one) for one in turn.calls) else ""
+
+
+def _lost(turn: Turn, done: FinishedCall) -> bool:
+    """Whether a call has failed that was allowed, or that is of no tool which is there."""
+    if done.call.name not in turn.offered:
+        return True
+    failed = done.result.is_error and done.result.status != "cancelled"
+    return failed and done.decision.allowed
+
+
+def _said(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "status": outcome.status,
+        "score": outcome.score,
+        "source": outcome.source,
+        "reason": outcome.reason,
+    }
 
 
 def _publish(host: Host, kind: str, scope: str, data: Mapping[str, Any]) -> None:

@@ -16,6 +16,8 @@ from hookgate.kit.records.statements import Trim, insert_new
 
 SCRIPTS = Path(__file__).parent / "migrations"
 
+_SINCE_FAULTS = {"server_default": ""}
+
 METADATA = MetaData(info={"complete": True})
 
 
@@ -33,6 +35,9 @@ class OutcomeRow(Record):
     status: str
     score: float
     steers: bool
+    fault: str = Field(sa_column_kwargs=_SINCE_FAULTS)
+    session: str = Field(sa_column_kwargs=_SINCE_FAULTS)
+    reason: str = Field(sa_column_kwargs=_SINCE_FAULTS)
 
 
 OUTCOMES = OutcomeRow.table

@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from hookgate.kit import rendering
 from hookgate.kit.rendering import cell, plain_table
 
 
@@ -26,6 +27,17 @@ def outcomes(found: Mapping[str, Any]) -> Iterator[str | Table | Text]:
             "changed" if row["degraded"] else "as set",
         )
     yield table
+    if found["failed"]:
+        rows = [
+            {
+                "ended": row["ended"],
+                "session": row["session"],
+                "reason": row["reason"],
+                "fault of": row["fault"],
+            }
+            for row in found["failed"]
+        ]
+        yield rendering.table(rows, title="failed, the newest first")
     if not found["durable"]:
         yield Text("no store: this is lost when the gateway stops", style="yellow")
 

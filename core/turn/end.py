@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 HOOK_ACTION = "tell whoever runs this gateway: the plugin has to be mended, or turned off"
 STORE_ACTION = "try again; `status` says what is wrong"
 LOST_ACTION = "send the message again"
+REASON_CHARS = 300
 INTERNAL_ACTION = "tell whoever runs this gateway"
 """What the client of a turn can do where a part of the gateway has failed."""
 
@@ -87,9 +88,9 @@ async def ended(host: Host, turn: Turn) -> None:
 async def follow(host: Host, turn: Turn) -> None:
     """Judge an ended turn and tell whoever follows; off the lane. Raises nothing."""
     try:
-        outcome = await host.hooks.first(hookspecs.judge_turn, turn) or judge(turn)
+        outcome = await host.hooks.first(hookspecs.judge_turn, turn) or outcome_by_ending(turn)
     except HookError:  # the operator has made it required; `hook_failed` has heard of it
-        outcome = judge(turn)
+        outcome = outcome_by_ending(turn)
     host.metric(
         "turn",
         turn=turn.id,
@@ -108,21 +109,25 @@ async def follow(host: Host, turn: Turn) -> None:
         host.log.error("what follows a turn failed", turn=turn.id, error=str(error))
 
 
-def judge(turn: Turn) -> Outcome:
+def outcome_by_ending(turn: Turn) -> Outcome:
     """Return a rough judgement by the turn's ending and the length of its answer.
 
     A forced end scores 0; an answer of `WHOLE_ANSWER` characters 0.95; a shorter one, or
     tool calls alone, 0.6; nothing at all 0.1. A degraded turn scores 0.1 less than the two.
+    Calls of tools that are not there are no tool calls.
     """
     if turn.ending not in ("done", "awaiting_client"):
-        return Outcome(status="failed", score=0.0, reason=f"the turn ended as {turn.ending}")
+        why = f": {turn.error.code}: {turn.error}" if turn.error is not None else ""
+        reason = f"the turn ended as {turn.ending}{why}"
+        return Outcome(status="failed", score=0.0, reason=reason[:REASON_CHARS])
     degraded = bool(turn.degraded)
     why = ", though the turn was degraded" if degraded else ""
     answer = turn.answer.strip()
     if len(answer) >= WHOLE_ANSWER:
         score = SCORES["whole"][degraded]
         return Outcome(status="success", score=score, reason=f"there is a whole answer{why}")
-    if answer or turn.calls or turn.ending == "awaiting_client":
+    called = any(done.call.name in turn.offered for done in turn.calls)
+    if answer or called or turn.ending == "awaiting_client":
         what = "there is a short answer" if answer else "there are tool calls alone"
         return Outcome(status="partial", score=SCORES["short"][degraded], reason=what + why)
     return Outcome(status="failed", score=0.1, reason="there is no answer")

@@ -190,6 +190,7 @@ from hookgate.core.domain.tools import (
     ToolResult as ToolResult,
     Verdict as Verdict,
 )
+from hookgate.core.turn.end import outcome_by_ending as outcome_by_ending
 from hookgate.core.domain.turn import (
     Address as Address,
     Agent as Agent,

@@ -173,7 +173,10 @@ class OutcomeEntry:
         status: How it went.
         score: 0 to 1.
         steers: Whether later turns may be planned by it: not where its own request said how it
-            went, and not where it was refused or cancelled.
+            went, where it was refused or cancelled, or where it failed for want of a model.
+        fault: What of discovery and tools went wrong in it: ``discovery``, ``tools``, or "".
+        session: The key of its session.
+        reason: Why it went so, for people.
     """
 
     turn: str
@@ -181,6 +184,14 @@ class OutcomeEntry:
     status: Literal["success", "partial", "failed"]
     score: float
     steers: bool = True
+    fault: str = ""
+    session: str = ""
+    reason: str = ""
+
+    @property
+    def steering(self) -> float:
+        """What planning weighs: its score where discovery or tools went wrong in it, else 1."""
+        return self.score if self.fault else 1.0
 
 
 class OutcomeWindows(Protocol):

@@ -15,7 +15,7 @@ from hookgate.core.domain.messages import Message
 from hookgate.core.domain.parts import Text
 from hookgate.core.domain.tools import Decision, ToolResult
 from hookgate.core.domain.turn import FinishedCall
-from hookgate.core.turn.end import judge
+from hookgate.core.turn.end import outcome_by_ending
 
 DISCOVERED = {"tool_selection": "discovered"}
 ALL = ["always", "echo", "other"]
@@ -220,11 +220,12 @@ def test_a_turn_is_judged_by_its_end_and_its_answer(
         make_call(flags=Flags.none()), Decision.allow("a test"), ToolResult(content="done")
     )
     turn.calls = [finished] * calls
+    turn.offered = {finished.call.name: finished.call.tool}
     if degraded:
         turn.degrade("discovery_failed", "the index is gone")
         turn.degrade("discovery_failed", "again")
 
-    judged = judge(turn)
+    judged = outcome_by_ending(turn)
 
     assert (judged.status, judged.score) == outcome
     assert (judged.source, judged.claimed) == ("heuristic", False)

@@ -264,7 +264,7 @@ class Writes:
             if not approvable and (why := refusal(record, action)):
                 # What its runtime alone switches has a hint while that cannot be reached.
                 if record.manageability == "runtime-of-record" and record.hint:
-                    raise RuntimeDisconnectedError(why, action=record.hint)
+                    raise RuntimeDisconnectedError(why, action="")
                 raise UnsupportedCapabilityWriteError(why)
             change = CapabilityChange(
                 action=action, by=by, record=record, agent_id=agent or None, digest=digest

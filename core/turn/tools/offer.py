@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -60,7 +61,11 @@ async def choose_tools(host: Host, turn: Turn) -> None:
     plan = turn.plan
     usable = await usable_tools(host, turn)
     failed = await _select(host, turn)
-    if is_chosen(host, plan, usable):
+    is_some = is_chosen(host, plan, usable)
+    if plan.tool_selection == "auto":
+        # Whoever looks at the plan from here on sees what it came to.
+        turn.plan = replace(plan, tool_selection="discovered" if is_some else "all")
+    if is_some:
         chosen = _selected(turn, usable)
         if plan.widened:
             turn.degrade("tools_widened", "all tools are offered in place of discovered ones")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.support.script import Allow, Events, Script, Scripted, Tools, echo_tool, settings
+from tests.support.script import Allow, Events, Script, Scripted, Tools, call, echo_tool, settings
 
 from hookgate import (
     Gateway,
@@ -31,6 +31,14 @@ FEW = ["always", "echo"]
 def BAD(_: object) -> Sequence[Any]:
     """Fail; each time with an error of its own, which takes its traceback along."""
     return [RuntimeError("broken")]
+
+
+LOST = call(("lost", "always", {"text": "break"}))
+"""Call a tool that fails."""
+MISSED = (LOST, SHORT)
+"""A turn that goes badly since a tool fails."""
+NOWHERE = call(("none", "nowhere", {}))
+"""Call a tool that is not there."""
 
 
 class Finds:
@@ -65,8 +73,15 @@ class Plans:
         return replace(plan, **self.changes)
 
 
+async def breaks(turn: Turn, arguments: Mapping[str, Any]) -> str:
+    if arguments["text"] == "break":
+        raise RuntimeError("it is broken")
+    return str(arguments["text"])
+
+
 def tools() -> Tools:
-    return Tools(echo_tool("always", always_on=True), echo_tool(), echo_tool("other"))
+    always = echo_tool("always", run=breaks, always_on=True)
+    return Tools(always, echo_tool(), echo_tool("other"))
 
 
 def planning(

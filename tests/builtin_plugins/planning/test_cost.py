@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 from statistics import median
 from time import process_time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ BUDGET = 0.0002
 async def test_a_turn_costs_less_than_a_fifth_of_a_millisecond(tmp_path: Path) -> None:
     host = make_host(tmp_path)
     attach(host)
+    host.hooks = SimpleNamespace(implementations=lambda _: ())  # type: ignore[assignment]
     plugin = Plugin(PlanningSettings())
     context = ContextBuilder(budget=5000, counter=host.tokens)
     outcome, numbers = Outcome(status="success", score=0.95), count()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from tests.builtin_plugins.planning.planned import BAD, GOOD, Finds, asked, planning, shown
+from tests.builtin_plugins.planning.planned import GOOD, LOST, Finds, asked, planning, shown
 from tests.builtin_plugins.stores import BrokenStore, differences, opened_store
 from tests.support.script import Script
 
@@ -26,7 +26,8 @@ STORED = ("control", "storage", "planning")
 
 def entry(number: int, score: float = 0.95, *, by: str = "t") -> OutcomeEntry:
     status: Any = "success" if score > 0.7 else "failed"
-    return OutcomeEntry(turn=f"{by}{number}", at=number, status=status, score=score)
+    fault = "" if score > 0.7 else "tools"
+    return OutcomeEntry(turn=f"{by}{number}", at=number, status=status, score=score, fault=fault)
 
 
 @asynccontextmanager
@@ -110,8 +111,9 @@ async def test_clients_that_name_channels_do_not_fill_the_memory(
 
 
 async def test_outcomes_and_changed_plans_are_there_after_a_restart(tmp_path: Path) -> None:
-    script = Script(GOOD, *[BAD] * 6)
-    async with planning(script, home=tmp_path, builtin=STORED) as gate:
+    script = Script(GOOD, *[LOST] * 6)
+    closed = {"failure_mode": "fail_closed", "tool_selection": "discovered"}
+    async with planning(script, home=tmp_path, builtin=STORED, turn=closed) as gate:
         for _ in range(7):
             await asked(gate)
         before = await shown(gate)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import aiohttp
@@ -80,6 +81,7 @@ async def course_of(steps: list[str]) -> list[State]:
     """Return the states that are told of a turn to which this happens."""
     host, events = make_host(), Events()
     attach(host)
+    host.hooks = SimpleNamespace(implementations=lambda _: ())  # type: ignore[assignment]
     plugin = Plugin(PlanningSettings())
     turn = make_turn(sink=events)
     async with plugin.lifespan(host):
@@ -168,11 +170,28 @@ async def test_each_state_has_its_details() -> None:
         "kinds": ["tool"],
         "category": "",
     }
-    assert details["executing"] == {"failure_mode": "fail_open", "tools": 3, "selected": 0}
+    assert details["executing"] == {
+        "failure_mode": "fail_open",
+        "tool_selection": "discovered",
+        "tools": 3,
+        "selected": 0,
+    }
     assert "the index is gone" in details["degraded"]["reasons"]["discovery_failed"]
     assert details["recovered"] == {"from": ["discovery_failed"]}
-    assert details["completed"] == {"ending": "done"}
-    assert failed.of("lifecycle")[-1]["details"] == {"ending": "failed", "code": "discovery_failed"}
+    assert details["completed"].keys() == {"ending", "outcome", "kpi"}
+    ended = failed.of("lifecycle")[-1]["details"]
+    assert (ended["ending"], ended["code"]) == ("failed", "discovery_failed")
+
+
+@pytest.mark.parametrize(("room", "came_to"), [(100_000, "all"), (1, "discovered")])
+async def test_executing_says_what_auto_came_to(room: int, came_to: str) -> None:
+    turn = {"tool_selection": "auto", "whole_tool_tokens": room}
+    async with planning(Script(GOOD), Finds(), turn=turn) as gate:
+        _, events = await asked(gate)
+
+    details = {data["state"]: data["details"] for data in events.of("lifecycle")}
+    assert details["planned"]["tool_selection"] == "auto"
+    assert details["executing"]["tool_selection"] == came_to
 
 
 async def test_a_cancelled_turn_is_told_as_errored() -> None:
@@ -189,7 +208,8 @@ async def test_a_cancelled_turn_is_told_as_errored() -> None:
         _, events = await task
 
     assert states(events) == ["planned", "executing", "errored"]
-    assert events.of("lifecycle")[-1]["details"] == {"ending": "cancelled", "code": "cancelled"}
+    ended = events.of("lifecycle")[-1]["details"]
+    assert (ended["ending"], ended["code"]) == ("cancelled", "cancelled")
 
 
 async def test_what_is_told_holds_no_secret() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.builtin_plugins.planning.planned import (
     ALL,
-    BAD,
     DISCOVERED,
     FEW,
     GOOD,
+    LOST,
     Finds,
     Plans,
     asked,
@@ -262,7 +262,7 @@ async def test_no_request_and_no_bad_outcome_loosens_a_configured_fail_closed(
     flags: dict[str, Any],
 ) -> None:
     turn_section = {"tool_selection": "discovered", "failure_mode": "fail_closed"}
-    script = Script(*[BAD] * 6, GOOD)
+    script = Script(*[LOST] * 6, GOOD)
     async with planning(script, Finds(), turn=turn_section) as gate:
         for _ in range(6):
             await asked(gate, flags)

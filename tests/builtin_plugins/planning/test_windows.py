@@ -24,7 +24,9 @@ STATUS = {0.95: "success", 0.85: "success", 0.6: "partial", 0.5: "partial"}
 
 def entry(score: float, number: int = 0, *, steers: bool = True) -> OutcomeEntry:
     status: Any = STATUS.get(score, "failed")
-    return OutcomeEntry(turn=f"t{number}", at=number, status=status, score=score, steers=steers)
+    return OutcomeEntry(
+        turn=f"t{number}", at=number, status=status, score=score, steers=steers, fault="tools"
+    )
 
 
 def window(*scores: float, **outcomes: Any) -> Window:
