@@ -11,7 +11,9 @@ from hookgate.builtin_plugins.memory.facts.grammar import (
     EXPRESSIONS,
     SURE,
     UNSURE,
+    at_end,
     grammar,
+    may_hold,
     vocabulary,
 )
 from hookgate.builtin_plugins.memory.facts.times import When, find_time
@@ -138,7 +140,8 @@ def sentences_of(text: str) -> list[str]:
     for hidden in (EXPRESSIONS["code"], EXPRESSIONS["quoted_line"], EXPRESSIONS["link"]):
         kept = hidden.sub(_HIDDEN, kept)
     kept = EXPRESSIONS["quote"].sub(_unquoted, kept)
-    handed = EXPRESSIONS["handed_over"].search(kept)
+    hands = EXPRESSIONS["hands_over"].search(kept)
+    handed = EXPRESSIONS["handed_over"].search(kept) if hands else None
     if handed:
         kept = kept[: handed.start()]
     return [one for one in _split(kept) if EXPRESSIONS["unclaimed"].match(one) is None]
@@ -221,7 +224,7 @@ def _with_subjects(parts: list[tuple[str, bool]]) -> list[str]:
         else:
             match = EXPRESSIONS["subject"].match(clause)
             subject = match["subject"] if match else ""
-        reported = EXPRESSIONS["reported"].search(clause) is not None
+        reported = at_end("reported", clause) is not None
         if clause and not reported:
             clauses.append(clause)
     return clauses
@@ -270,7 +273,7 @@ def read_statement(clause: str, at: datetime) -> Statement | None:
         at: When it was said.
     """
     clause, correction, sure = _opened(clause)
-    begins = EXPRESSIONS["time"].match(clause) is not None
+    begins = may_hold("may_be_time", clause) and EXPRESSIONS["time"].match(clause) is not None
     when = find_time(clause, at) if begins else None
     if when is not None and when.span[0] == 0:
         clause = clause[when.span[1] :].lstrip(" ,")
@@ -280,7 +283,7 @@ def read_statement(clause: str, at: datetime) -> Statement | None:
         when = None
     if EXPRESSIONS["former"].match(clause):
         return None
-    if grammar().short.search(clause) is not None:
+    if may_hold("may_be_short", clause) and grammar().short.search(clause) is not None:
         for form, whole in grammar().short_forms:
             clause = form.sub(whole, clause)
     subject, rest, group = _subject(clause)
@@ -355,7 +358,9 @@ def _whom(word: str) -> Ref:
 
 def _mode_of(rest: str) -> tuple[str, Mode]:
     """Return what a clause says, without the words that tell whether it holds; and whether."""
-    rest = EXPRESSIONS["trailing"].sub("", _without_adverbs(rest))
+    rest = _without_adverbs(rest)
+    if at_end("trailing", rest) is not None:
+        rest = EXPRESSIONS["trailing"].sub("", rest)
     mode: Mode = "holds"
     if (match := EXPRESSIONS["no_more"].search(rest)) is not None:
         rest, mode = rest[: match.start()], "ended"

@@ -19,6 +19,9 @@ _VALUE = re.compile(r"\{(?P<kind>[a-z]+)(?::(?P<group>[a-z]+))?\}")
 _GROUP = re.compile(r"\?P<\w+>")
 _BREAK = re.compile(r"\n *")
 
+TAIL = 16
+"""More characters than `reported` fits, and than one of the words that `trailing` fits."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
@@ -232,6 +235,21 @@ class _Expressions(dict[str, re.Pattern[str]]):
 
 
 EXPRESSIONS = _Expressions()
+
+
+def may_hold(name: str, text: str) -> bool:
+    """Whether `text` may hold what an expression looks for; False is certain.
+
+    Args:
+        name: The expression that says so of texts in small letters.
+        text: Any text; of letters beyond ASCII some have two small forms, so nothing is said.
+    """
+    return not text.isascii() or EXPRESSIONS[name].search(text.lower()) is not None
+
+
+def at_end(name: str, text: str) -> re.Match[str] | None:
+    """Return what an expression that ends with the text finds in its last `TAIL` characters."""
+    return EXPRESSIONS[name].search(text, max(0, len(text) - TAIL))
 
 
 @cache

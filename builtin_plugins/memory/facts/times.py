@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeAlias
 
-from hookgate.builtin_plugins.memory.facts.grammar import EXPRESSIONS, vocabulary
+from hookgate.builtin_plugins.memory.facts.grammar import EXPRESSIONS, may_hold, vocabulary
 
 Precision: TypeAlias = Literal["year", "month", "day"]
 
@@ -58,6 +58,8 @@ def find_time(text: str, at: datetime, *, ahead: bool = False) -> When | None:
         ahead: Whether a time that could be the last or the next one of its name is the next.
     """
     found: When | None = None
+    if not may_hold("may_be_time", text):
+        return None
     for match in EXPRESSIONS["time"].finditer(text):
         # `May` and `fall`, `march` alone are verbs more often than not.
         if (
