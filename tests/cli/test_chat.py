@@ -186,3 +186,36 @@ def test_a_question_is_asked_and_answered_on_the_terminal(
         terminal.expect("> ")
         terminal.type("/quit")
         assert terminal.exit_code() == 0
+
+
+DEAD = "[plugin.storage]\npath = 'a-folder'\n"
+
+
+@pytest.mark.parametrize("words", [("chat", "what is 2*3?"), ("turn", "what is 2*3?"), ("chat",)])
+def test_where_nothing_would_be_kept_nothing_is_said_unless_that_is_meant(
+    hookgate: CommandLine, words: tuple[str, ...]
+) -> None:
+    hookgate.config(DEAD)
+    (hookgate.home / ".hookgate" / "a-folder").mkdir()
+    ran = hookgate(*words, stdin="what is 2*3?")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.count("Is a directory") == 1
+    assert "nothing of this conversation would be kept" in ran.err
+    assert "--ephemeral" in ran.err
+    assert hookgate(*words, "--ephemeral", stdin="what is 2*3?").out == "2*3 = 6.\n"
+    error = hookgate(*words, "--json", stdin="what is 2*3?").json["error"]
+    assert (error["code"], "Is a directory" in error["message"]) == ("store_failed", True)
+
+
+def test_a_gateway_that_runs_without_its_store_is_not_talked_to_either(
+    hookgate: CommandLine, serve: Callable[[], Served]
+) -> None:
+    hookgate.config(DEAD)
+    (hookgate.home / ".hookgate" / "a-folder").mkdir()
+    serve()
+    assert hookgate("chat", "what is 2*3?").code == 1
+    assert hookgate("chat", "what is 2*3?", "--ephemeral").code == 0
+
+
+def test_who_switches_the_store_off_means_it(hookgate: CommandLine) -> None:
+    assert hookgate("-p", "no:storage", "chat", "what is 2*3?").out == "2*3 = 6.\n"

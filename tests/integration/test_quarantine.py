@@ -151,7 +151,10 @@ async def test_where_the_database_is_corrupt_nobody_can_tell_so_others_tools_wai
     async with echo.gateway(tmp_path) as gate:
         await gate.chat("two")
         assert echo.ran == ["one"]
-        assert "lost" in gate.host.quarantined["echo"]
+        assert "out of reach" in gate.host.quarantined["echo"]
+        told = gate.host.degraded["quarantine of echo"]
+        assert "nothing has to be accepted anew" in told
+        assert "accept give" not in told
         for wrong in ({}, {"name": "echo", "all": True}, {"all": True, "digest": "0"}):
             with pytest.raises(TurnError, match="neither a name nor"):
                 await do(gate, "accept.give", kind="tool", **wrong)

@@ -98,7 +98,10 @@ class ToolPins:
         if pin is None:
             if self.kept.trusts_first:
                 return "it is new, and its digest is not kept yet"
-            return "the digests of earlier runs are lost, so nobody can tell whether it has changed"
+            return (
+                "what earlier runs have accepted is out of reach, since the store cannot be used, "
+                "so nobody can tell whether it has changed"
+            )
         if pin.digest == self._mark(tool):
             return ""
         if not pin.digest:

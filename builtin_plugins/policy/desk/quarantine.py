@@ -24,6 +24,10 @@ WAIT_SECONDS = 5.0
 """So long a turn waits for new tools to be pinned; then it goes on without them."""
 
 
+MENDED = "What was accepted counts again once the store is mended; nothing has to be accepted anew"
+"""What to do about tools that wait because the store cannot be used."""
+
+
 class Quarantine:
     """Holds the tools of a gateway against their pins.
 
@@ -61,12 +65,14 @@ class Quarantine:
                 return self._said(one, why)
         return ""
 
-    @staticmethod
-    def _said(tool: Tool, why: str) -> str:
-        return (
-            f"{tool.name} is in quarantine: {why}. An operator looks at it with "
-            f"`hookgate tools changes` and accepts it with `hookgate accept give tool {tool.name}`"
+    def _said(self, tool: Tool, why: str) -> str:
+        then = (
+            f"An operator looks at it with `hookgate tools changes` and accepts it with `hookgate "
+            f"accept give tool {tool.name}`"
+            if self._pins.kept.trusts_first
+            else MENDED
         )
+        return f"{tool.name} is in quarantine: {why}. {then}"
 
     async def withheld(self, turn: Turn) -> frozenset[str]:
         """Return the ids of the capabilities that `turn` must not be offered."""
@@ -184,7 +190,8 @@ class Quarantine:
         host.quarantined.update(waiting)
         if not self._pins.problem:
             for name, why in waiting.items():
-                why += f"; `hookgate accept give tool {name}` accepts it"
+                then = f"`hookgate accept give tool {name}` accepts it"
+                why += f"; {then if self._pins.kept.trusts_first else MENDED}"
                 host.standing(f"quarantine of {name}").bad(why)
         self._told = set(waiting)
 

@@ -246,7 +246,7 @@ class State:
             self._pass_over(f"{error} (process {found.pid})")
             return None
         self._remote = remote
-        self._warn(remote.hello.get("degraded", {}))
+        self._warn(remote.degraded)
         return remote
 
     def _pass_over(self, why: str) -> None:

@@ -99,6 +99,10 @@ class Client(Protocol):
     def where(self) -> str:
         """Where the gateway runs, for people."""
 
+    @property
+    def degraded(self) -> Mapping[str, str]:
+        """What does not work there as it should, and why, as of the beginning."""
+
     async def call(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
         """Return the result of an operation, as JSON has it.
 
@@ -121,6 +125,7 @@ class LocalClient:
 
         self.gateway = gateway
         self.where = "in this process"
+        self.degraded = gateway.host.degraded
         self._methods = Methods(gateway.host)
         self._principal = Principal.owner("cli")
 

@@ -59,6 +59,12 @@ class RemoteClient:
         self._over: HookgateError | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
+    @property
+    def degraded(self) -> Mapping[str, str]:
+        """See `Client.degraded`."""
+        told: Mapping[str, str] = self.hello.get("degraded", {})
+        return told
+
     async def call(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
         """See `Client.call`."""
         number, stream = await self._send(method, params or {})

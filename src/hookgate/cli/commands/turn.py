@@ -15,6 +15,36 @@ if TYPE_CHECKING:
     from hookgate.cli.terminal.trace import Trace
 
 
+STORE = "storage"
+"""What is degraded where nothing that is said would be kept."""
+
+Ephemeral = Annotated[
+    bool,
+    typer.Option("--ephemeral", help="Go on where the store cannot be used: nothing is kept."),
+]
+
+
+def check_kept(state: State, *, ephemeral: bool) -> None:
+    """Refuse to talk where nothing of it would be kept, unless that is meant.
+
+    Raises:
+        AnsweredError: The store cannot be used.
+    """
+    from hookgate.cli.client.local import AnsweredError
+
+    client = state.run(state.client())
+    if STORE in client.degraded and not ephemeral:
+        # It stands above where somebody looks, and need not be read twice.
+        why = f": {client.degraded[STORE]}" if state.json else ", as said above"
+        raise AnsweredError(
+            f"nothing of this conversation would be kept: the store cannot be used{why}",
+            {
+                "code": "store_failed",
+                "action": "mend that first; or talk all the same with `--ephemeral`",
+            },
+        )
+
+
 def turn(
     ctx: typer.Context,
     text: Annotated[str, typer.Argument(help="The message.")],
@@ -29,6 +59,7 @@ def turn(
     ] = "",
     channel: Annotated[str, typer.Option(help="The channel.")] = "cli",
     account: Annotated[str, typer.Option(help="The account on it.")] = "local",
+    ephemeral: Ephemeral = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run one turn. With --explain, see each hook: plugin, time, what it decided, tokens.
@@ -40,6 +71,7 @@ def turn(
         hookgate -p no:policy turn "fetch https://example.com" --explain --json
     """
     state = state_of(ctx)
+    check_kept(state, ephemeral=ephemeral)
     peer = peer or f"turn-{secrets.token_hex(4)}"
     params = {"content": text, **address_params(channel, account, peer)}
     trace = state.run(run_once(state, params, spans=explain, silent=state.json))
@@ -111,6 +143,7 @@ def chat(
     account: Annotated[str, typer.Option(help="The account on it.")] = "local",
     guild: Annotated[str | None, typer.Option(help="The guild, for bindings.")] = None,
     team: Annotated[str | None, typer.Option(help="The team, for bindings.")] = None,
+    ephemeral: Ephemeral = False,
     as_json: JsonOption = False,
 ) -> None:
     """Talk to an agent: on the terminal, or with one message.
@@ -129,6 +162,7 @@ def chat(
         text = sys.stdin.read().strip()
         if not text:
             raise typer.BadParameter("found nothing on standard input, expected a message")
+    check_kept(state, ephemeral=ephemeral)
     if text:
         _say_once(state, {"content": text, **address})
     else:
