@@ -1,6 +1,6 @@
 // What a model would find for a message, and why.
 
-import { Command, Field, Table, Text, Wrong, commandOf, html, useFilter, useOperation, useState } from "../lib/parts.js";
+import { Button, Command, Field, Table, Text, Wrong, commandOf, html, useFilter, useOperation, useState } from "../lib/parts.js";
 
 const TIERS = ["Map of categories", "Summaries", "Full details"];
 
@@ -17,16 +17,21 @@ export function Finding() {
   const [filter, change] = useFilter();
   const { query = "" } = filter;
   const [typed, setTyped] = useState(query);
-  const { data, problem } = useOperation("discover", query ? { query } : null);
+  const { data, problem, again } = useOperation("discover", query ? { query } : null);
   const columns = [
     ["Capability", (row) => html`<${Text} text=${row.id} />${row.available ? null : html` <span class="bad">not available</span>`}`],
     ["Sure", (row) => row.relevance.toFixed(2)],
     ["Why", (row) => html`<${Text} text=${why(row)} />`],
   ];
+  const ask = (event) => {
+    event.preventDefault();
+    if (typed.trim() === query) again();
+    else change({ query: typed.trim() });
+  };
   return html`
-    <form class="bar" onSubmit=${(event) => { event.preventDefault(); change({ query: typed.trim() }); }}>
+    <form class="bar" onSubmit=${ask}>
       <${Field} label="A message, or what is needed" search value=${typed} onInput=${setTyped} />
-      <button type="submit" class="primary">Find</button></form>
+      <${Button} scope="read" type="submit" kind="primary" why=${typed.trim() ? "" : "Say something first."}>Find<//></form>
     <${Wrong} problem=${problem} />
     ${query && !problem ? html`<${Table} label="Found" rows=${data?.found} keyOf=${(row) => row.id} columns=${columns}
       empty="Nothing is sure enough: the model would be offered nothing for this." />`

@@ -1,6 +1,6 @@
 // Finding what is remembered: by a question, and as a message would recall it.
 
-import { Command, Download, Field, Table, Text, Time, Wrong, commandOf, html, useFilter, useOperation, useState } from "../lib/parts.js";
+import { Button, Command, Download, Field, Table, Text, Time, Wrong, commandOf, html, useFilter, useOperation, useState } from "../lib/parts.js";
 import { Taint, linkTo } from "./fact.js";
 
 const FOUND = [
@@ -14,13 +14,19 @@ const FOUND = [
 const SHOWN = ["Shown", (row) => html`<span class=${row.shown ? "good" : "bad"}>${row.shown ? "yes" : "no"}</span> <${Text} text=${row.reason} />`];
 
 /** A question whose answer is in the address.
- * @param {{fields: [string, string][], filter: Record<string, string>, change: (to: any) => void, children: any}} given */
-function Question({ fields, filter, change, children }) {
+ * @param {{fields: [string, string][], filter: Record<string, string>, change: (to: any) => void, again: () => void, children: any}} given
+ *   `again` asks the same once more */
+function Question({ fields, filter, change, again, children }) {
   const [typed, setTyped] = useState(Object.fromEntries(fields.map(([name]) => [name, filter[name] ?? ""])));
-  return html`<form class="bar" onSubmit=${(event) => { event.preventDefault(); change(typed); }}>
+  const ask = (event) => {
+    event.preventDefault();
+    if (fields.every(([name]) => typed[name] === (filter[name] ?? ""))) again();
+    else change(typed);
+  };
+  return html`<form class="bar" onSubmit=${ask}>
     ${fields.map(([name, label], number) => html`<${Field} label=${label} search=${number === 0} value=${typed[name]}
       onInput=${(value) => setTyped((before) => ({ ...before, [name]: value.trimStart() }))} />`)}
-    <button type="submit" class="primary">${children}</button></form>`;
+    <${Button} scope="read" type="submit" kind="primary" why=${typed[fields[0][0]] ? "" : "Say something first."}>${children}<//></form>`;
 }
 
 const given = (filter, names) => Object.fromEntries(names.filter((name) => filter[name]).map((name) => [name, filter[name]]));
@@ -28,9 +34,9 @@ const given = (filter, names) => Object.fromEntries(names.filter((name) => filte
 export function Search() {
   const [filter, change] = useFilter();
   const asked = given(filter, ["query", "session", "as_of"]);
-  const { data, problem } = useOperation("memory.search", asked.query ? { ...asked, limit: 50 } : null);
+  const { data, problem, again } = useOperation("memory.search", asked.query ? { ...asked, limit: 50 } : null);
   const { query = "where do I live", ...more } = asked;
-  return html`<div><${Question} filter=${filter} change=${change} fields=${[["query", "A question, or words"], ["session", "As this session finds it"], ["as_of", "As of, such as 2024-05-15"]]}>Search<//>
+  return html`<div><${Question} filter=${filter} change=${change} again=${again} fields=${[["query", "A question, or words"], ["session", "As this session finds it"], ["as_of", "As of, such as 2024-05-15"]]}>Search<//>
     <${Wrong} problem=${problem} />
     ${asked.query ? html`<${Table} label="Found" rows=${problem ? [] : data?.lines} columns=${FOUND}
       empty=${html`Nothing that is remembered answers this. <a href="#/memory">Show all that is known</a>`} />`
@@ -42,9 +48,9 @@ export function Search() {
 export function Recall() {
   const [filter, change] = useFilter();
   const asked = given(filter, ["message", "session"]);
-  const { data, problem } = useOperation("memory.explain", asked.message ? asked : null);
+  const { data, problem, again } = useOperation("memory.explain", asked.message ? asked : null);
   const { message = "what is my dog called?", ...more } = asked;
-  return html`<div><${Question} filter=${filter} change=${change} fields=${[["message", "A message"], ["session", "Said in the session (the latest without)"]]}>Explain<//>
+  return html`<div><${Question} filter=${filter} change=${change} again=${again} fields=${[["message", "A message"], ["session", "Said in the session (the latest without)"]]}>Explain<//>
     <${Wrong} problem=${problem} />
     ${data ? html`<p class="faint">In <${Text} text=${data.session} />: ${data.tokens} of ${data.budget} tokens. Looked through: <${Text} text=${data.scopes.join(", ")} /></p>` : null}
     ${asked.message ? html`<${Table} label="Recalled" rows=${problem ? [] : data?.lines} columns=${[SHOWN, ...FOUND, ["Tokens", (row) => row.tokens]]}
