@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 from tests.browser.conftest import Show
 from tests.browser.test_dashboard import NAUGHTY
 
-from hookgate import Capability, hookimpl
+from hookgate import Capability, Flags, Tool, ToolResult, Turn, hookimpl
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
@@ -67,3 +70,48 @@ async def test_texts_of_others_are_texts_and_what_is_gone_leads_back(show: Show)
             await shown.open(gone)
             await shown.page.get_by_role("link", name="The whole graph").click()
             await shown.page.get_by_role("button", name="tool:clock").wait_for()
+
+
+class Web:
+    """Brings a tool whose answers are a stranger's."""
+
+    name = "web"
+
+    @hookimpl
+    def list_tools(self) -> list[Tool]:
+        async def run(turn: Turn, arguments: Mapping[str, Any]) -> ToolResult:
+            return ToolResult(content="from afar", taint=frozenset((NAUGHTY,)))
+
+        schema = {"type": "object", "properties": {}, "additionalProperties": False}
+        return [Tool(name="peek", description="Looks.", schema=schema, run=run, flags=Flags.none())]
+
+
+async def test_the_way_of_a_tainted_value_is_drawn_from_its_source_to_what_it_touched(
+    show: Show,
+) -> None:
+    async with show(Web(), width=360) as shown:
+        page = shown.page
+        page.on("dialog", lambda dialog: shown.faults.append(dialog.message))
+        await shown.open("chat")
+        await shown.say("/call peek {}")
+        await page.wait_for_selector(".cost")
+        await shown.open("turns")
+        await page.locator("tbody a").first.click()
+        await page.get_by_role("link", name="The way of it").click()
+        await page.get_by_role("button", name="call:peek (1)", exact=True).first.wait_for()
+        way = await shown.text("[aria-label=Way]")
+        assert "brought" in way and "was read before" in way and "answer" in way
+        assert "<script>alert(2)</script>" in way and "U+202E" in way
+        assert await page.query_selector("main img, main script") is None
+        assert await shown.axe() == []
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        await page.locator("svg g.node", has_text="peek").first.click()
+        await page.locator("[aria-label=Way] tbody tr").nth(1).wait_for(state="detached")
+        assert "focus=call" in page.url
+        async with page.expect_download() as download:
+            await page.get_by_role("button", name="SVG").click()
+        assert (await download.value).suggested_filename.startswith("way-turn_")
+        await shown.open("graph?turn=turn_gone")
+        await shown.until("is none of the last 2,000")
+        await page.get_by_role("link", name="The whole graph").click()
+        await page.get_by_role("button", name="tool:clock").wait_for()

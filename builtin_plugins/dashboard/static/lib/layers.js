@@ -10,9 +10,10 @@ const COLUMNS = [["agent", "Agents"], ["skill", "Skills"], ["", "Others"], ["con
 
 /** Places by id, and the neighbour of one by an arrow key.
  * @param {{id: string, kind: string, category: string}[]} nodes
- * @param {{source: string, target: string}[]} edges */
-export function placed(nodes, edges) {
-  const columns = COLUMNS.map(([kind, title]) => ({ title, nodes: nodes.filter((node) => (COLUMNS.some(([one]) => one === node.kind) ? node.kind : "") === kind) }))
+ * @param {{source: string, target: string}[]} edges
+ * @param {string[][]} kinds the columns: a kind and a title each; what is of none of them is of "" */
+export function placed(nodes, edges, kinds = COLUMNS) {
+  const columns = kinds.map(([kind, title]) => ({ title, nodes: nodes.filter((node) => (kinds.some(([one]) => one === node.kind) ? node.kind : "") === kind) }))
     .filter((column) => column.nodes.length);
   /** @type {Map<string, string[]>} */
   const joined = new Map(nodes.map(({ id }) => [id, []]));

@@ -1,7 +1,9 @@
 // How agents, skills, connectors and tools hang together.
 
-import { Command, Download, Field, Table, Text, Wrong, html, plain, useEffect, useFilter, useGate, useMemo, useRef, useState } from "../lib/parts.js";
-import { HEIGHT, WIDTH, curve, placed } from "../lib/layers.js";
+import { Command, Download, Field, Table, Text, Wrong, html, useEffect, useFilter, useGate, useMemo, useRef, useState } from "../lib/parts.js";
+import { placed } from "../lib/layers.js";
+import { Drawing, other, save } from "./drawing.js";
+import { Way } from "./way.js";
 
 const TYPES = { DEPENDS_ON: "needs", COMPOSED_WITH: "used with", TAGGED_WITH: "shares tags with", SAME_CATEGORY: "same category as", MAY_USE: "may use" };
 const USUAL = "DEPENDS_ON,COMPOSED_WITH";
@@ -42,7 +44,8 @@ function whole(graph) {
   const agents = graph.agents.map((name) => ({ id: `agent:${name}`, kind: "agent", category: "", available: true, agents: [name] }));
   const nodes = new Map([...agents, ...graph.nodes].map((node) => [node.id, node]));
   const uses = graph.nodes.flatMap((node) => node.agents.map((name) => ({ source: `agent:${name}`, target: node.id, type: "MAY_USE", weight: 1 })));
-  return { nodes, edges: [...uses, ...graph.edges].filter((edge) => nodes.has(edge.source) && nodes.has(edge.target)) };
+  const edges = [...uses, ...graph.edges].filter((edge) => nodes.has(edge.source) && nodes.has(edge.target));
+  return { nodes, edges: edges.map((edge) => ({ ...edge, says: TYPES[edge.type], dashed: edge.type !== "DEPENDS_ON" })) };
 }
 
 /** What is shown: what fits the filter, and what hangs together with it. */
@@ -59,6 +62,11 @@ function chosen(all, types, text, agent) {
 }
 
 export function Graph() {
+  const [{ turn }] = useFilter();
+  return turn ? html`<${Way} id=${turn} key=${turn} />` : html`<${Whole} />`;
+}
+
+function Whole() {
   const [filter, change] = useFilter();
   const { graph, problem } = useGraph();
   const { text = "", agent = "", focus = "" } = filter;
@@ -83,7 +91,7 @@ export function Graph() {
     <div class="bar"><${Field} label="Text" search value=${text} onInput=${(value) => change({ text: value })} />
       <${Field} label="What an agent may use" options=${["", ...new Set([...graph.agents, agent].filter(Boolean))]} value=${agent} onInput=${(value) => change({ agent: value })} />
       ${Object.entries(TYPES).map(([type, title]) => html`<label><input type="checkbox" checked=${types.has(type)} onChange=${() => swap(type)} /> ${title}</label>`)}
-      <button type="button" class="small" onClick=${() => save(drawing.current)}>SVG</button><${Download} rows=${shown.edges} name="graph" /></div>
+      <button type="button" class="small" onClick=${() => save(drawing.current, "graph")}>SVG</button><${Download} rows=${shown.edges} name="graph" /></div>
     <${Wrong} problem=${problem} />
     ${focus && !known ? html`<p class="wrong">There is no <${Text} text=${focus} />. <a href="#/graph">The whole graph</a></p>` : null}
     ${graph.more ? html`<p class="faint">The first ${graph.nodes.length} capabilities are drawn.</p>` : null}
@@ -96,73 +104,4 @@ export function Graph() {
         ["Weight", (edge) => edge.weight.toFixed(1)],
       ]} /></section>` : html`<p class="faint">Choose a node (by click, or by keys: arrows move, Enter chooses, Esc lets go) to see what it hangs together with.</p>`}
     <${Command} text="hookgate capabilities graph" /></div>`;
-}
-
-const other = (edge, id) => (edge.source === id ? edge.target : edge.source);
-
-function Drawing({ shown, places, focus, about, go, drawing }) {
-  const at = useRef("");
-  /** Where the keys are: one node of all is reached by Tab, and arrows move on from there. */
-  const stand = (id) => {
-    const svg = drawing.current;
-    svg.querySelector("[tabindex='0']")?.setAttribute("tabindex", "-1");
-    at.current = places.of.has(id) ? id : shown.nodes[0].id;
-    const node = svg.querySelector(`[data-at="${places.of.get(at.current).number}"]`);
-    node.setAttribute("tabindex", "0");
-    return node;
-  };
-  useEffect(() => {
-    const node = stand(focus || at.current);
-    if (!focus || !places.of.has(focus)) return undefined;
-    node.setAttribute("aria-pressed", "true");
-    return () => node.setAttribute("aria-pressed", "false");
-  }, [focus, shown]);
-  const move = (event) => {
-    const next = places.next(at.current, event.key);
-    const to = { Escape: "", Enter: at.current, " ": at.current }[event.key];
-    if (to === undefined && !next) return;
-    event.preventDefault();
-    if (event.key === "Escape" && !focus) return;
-    if (to !== undefined) go(to);
-    else stand(next).focus();
-  };
-  // A thousand nodes are drawn once: what is chosen is drawn above them.
-  const below = useMemo(() => html`
-    ${places.titles.map(({ x, title }) => html`<text x=${x} y="16" font-weight="600">${title}</text>`)}
-    <g class="edges" fill="none" stroke="currentColor" stroke-opacity=".3">${shown.edges.map((edge) => html`<${Edge} edge=${edge} places=${places} />`)}</g>
-    <g class="nodes">${shown.nodes.map((node) => html`<${Node} key=${node.id} node=${node} place=${places.of.get(node.id)}
-      more=${{ role: "button", tabindex: -1, "aria-pressed": "false", "aria-label": plain(node.id) + (node.off ? ", not available" : ""),
-        onClick: () => go(node.id), onFocus: () => stand(node.id) }} />`)}</g>`, [shown, places]);
-  const near = new Set(focus ? [focus, ...about.map((edge) => other(edge, focus))] : []);
-  return html`<div class="scroll graph" role="region" aria-label="Graph"><svg ref=${drawing} class=${focus ? "chosen" : ""} xmlns="http://www.w3.org/2000/svg" role="group" aria-label="Graph"
-      width=${places.width} height=${places.height} viewBox=${`0 0 ${places.width} ${places.height}`} fill="currentColor" font-size="13" font-family="system-ui, sans-serif" onKeyDown=${move}>
-    <g>${below}</g>
-    <g class="above" aria-hidden="true"><g fill="none" stroke="currentColor">${about.map((edge) => html`<${Edge} edge=${edge} places=${places} />`)}</g>
-      ${shown.nodes.filter(({ id }) => near.has(id)).map((node) => html`<${Node} key=${node.id} node=${node} place=${places.of.get(node.id)} strong=${node.id === focus} more=${{}} />`)}</g></svg></div>`;
-}
-
-function Edge({ edge, places }) {
-  const [from, to] = [places.of.get(edge.source), places.of.get(edge.target)];
-  return from && to && html`<path d=${curve(from, to)} stroke-dasharray=${edge.type === "DEPENDS_ON" ? null : "4 3"}><title>${
-    plain(`${edge.source} ${TYPES[edge.type]} ${edge.target}`)}</title></path>`;
-}
-
-function Node({ node, place, strong = false, more }) {
-  return html`<g ...${more} data-at=${more.role && place.number} class=${node.off ? "node off" : "node"} transform=${`translate(${place.x} ${place.y})`}>
-    <rect width=${WIDTH} height=${HEIGHT - 4} rx="4" fill-opacity=${strong ? 0.25 : 0.06} stroke="currentColor" stroke-opacity=".5" stroke-dasharray=${node.off ? "2 2" : null} />
-    <text x="6" y="13">${plain(cut(node.id))}</text><title>${plain(node.id)}</title></g>`;
-}
-
-const cut = (id) => {
-  const name = id.slice(id.indexOf(":") + 1);
-  return name.length > 26 ? `${name.slice(0, 25)}…` : name;
-};
-
-/** The drawing as a file. @param {SVGElement} drawing */
-function save(drawing) {
-  if (!drawing) return;
-  const link = document.createElement("a");
-  link.href = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(new XMLSerializer().serializeToString(drawing))}`;
-  link.download = "graph.svg";
-  link.click();
 }

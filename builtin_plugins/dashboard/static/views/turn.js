@@ -86,10 +86,10 @@ function Ran({ turn }) {
   const log = filter.as === "log";
   const end = Math.max(...rows.map((row) => row.at_ms + row.ms), 0.001);
   // A tool's row says what was decided about its call, in the order in which they came.
-  const calls = Map.groupBy?.(turn.calls, ({ name }) => name) ?? new Map();
+  const calls = [...turn.calls];
   const whole = rows.map((row) => {
-    const call = row.kind === "tool" && row.turn === turn.id ? calls.get(row.name)?.shift() : undefined;
-    return call ? { ...row, said: `${row.said}; ${decided(call)}` } : row;
+    const at = row.kind === "tool" && row.turn === turn.id ? calls.findIndex(({ name }) => name === row.name) : -1;
+    return at < 0 ? row : { ...row, said: `${row.said}; ${decided(calls.splice(at, 1)[0])}` };
   });
   const shown = whole.filter((row) => !(quiet && !log && row.kind === "hook" && row.said === "nothing" && row.ms < end / 50)
     && (!sought || `${row.kind} ${row.name} ${row.plugin} ${row.said} ${row.turn}`.toLowerCase().includes(sought)));
