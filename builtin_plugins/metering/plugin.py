@@ -78,6 +78,8 @@ class Plugin:
     async def lifespan(self, host: Host) -> AsyncIterator[None]:
         """Open the ledger and the counters; write and give back everything before closing."""
         provided, gateway = host.get(STORE), new_id("gateway")
+        # Asked when a call comes: plugins describe their providers once all have opened.
+        self._prices.local = lambda name: name in host.described and host.described[name].local
         _, store = await tables_of(provided, "metering", f"{PACKAGE}.tables")
         # They bring SQLAlchemy with them, as the tables do: it is not loaded on the event loop.
         from hookgate.builtin_plugins.metering.budgets.engine import Budgets

@@ -187,6 +187,8 @@ def budgets(found: Mapping[str, Any]) -> Iterator[Any]:
             "no budgets: `hookgate budgets set NAME --tokens 100000` makes one, or a section "
             "`[plugin.metering.budgets.NAME]` of the settings"
         )
+    if any(one["used"] > len(one["counters"]) for one in found["budgets"]):
+        yield Text("`--limit`, `--subject` and `--share` choose others", style="dim")
     for session, why in found["paused"].items():
         yield Text(clean(f"paused: {session}: {why}"), style="yellow")
 
@@ -202,6 +204,9 @@ def _counters(budgets: list[Mapping[str, Any]]) -> Table:
             table.add_row(
                 "", subject, window, counter["used"], counter["held"], "", _bar(counter["share"])
             )
+        if (more := one["used"] - len(one["counters"])) > 0:
+            full = f", {one['full']} full in all" if one["full"] else ""
+            table.add_row("", Text(f"and {more} more{full}", style="dim"), "", "", "", "", "")
     return table
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from hookgate import ConfigError, Egress, ModelInfo, PluginError, Provider, ProviderInfo, Secrets
@@ -87,16 +88,27 @@ def describe_provider(name: str, settings: ProviderSettings, secrets: Secrets) -
     """Say what is known of the provider called `name`. Reads files."""
     if settings.kind == "demo":
         return ProviderInfo(name=name, models=tuple(_demo(name, settings).models()))
-    models = models_of(settings)
+    models, local = models_of(settings), is_local(settings.base_url)
     try:
         key = find_key(settings, secrets)
     except ConfigError as error:
         (problem,) = error.problems
         missing = f"a key file that cannot be used: {problem.file} ({problem.found})"
-        return ProviderInfo(name=name, models=models, missing=missing, action=problem.expected)
-    action = "" if key else missing_key(name, settings, secrets)
-    missing = f"no key for {name}" if action else ""
-    return ProviderInfo(name=name, models=models, missing=missing, action=action)
+        action = problem.expected
+    else:
+        action = "" if key else missing_key(name, settings, secrets)
+        missing = f"no key for {name}" if action else ""
+    return ProviderInfo(name=name, models=models, missing=missing, action=action, local=local)
+
+
+def is_local(base_url: str | None) -> bool:
+    """Whether a server is on this machine or in its own network, as far as its address says."""
+    host = httpx.URL(base_url).host if base_url else ""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host == "localhost" or host.endswith((".localhost", ".local", ".internal"))
+    return address.is_loopback or address.is_private or address.is_link_local
 
 
 def _demo(name: str, settings: ProviderSettings) -> DemoProvider:

@@ -423,12 +423,14 @@ class ProviderInfo:
         models: Its models; one called ``*`` says that it takes other names as well.
         missing: What it lacks to be asked, such as ``no key for openai``; "" where nothing.
         action: What to do about that: where a key was looked for, and can be put.
+        local: Whether it is reached at an address of this machine or of its own network.
     """
 
     name: str
     models: tuple[ModelInfo, ...] = (ModelInfo(name="*"),)
     missing: str = ""
     action: str = ""
+    local: bool = False
 
 
 class Provider(Protocol):

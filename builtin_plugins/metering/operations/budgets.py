@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args
 
 from pydantic import Field
 
@@ -72,7 +72,11 @@ class BudgetRow(OperationModel):
     source: str
     """``settings``, or ``operator`` where it was set while the gateway ran."""
     counters: list[CounterRow]
-    """Those that are used in this window; the most used first."""
+    """Those that are used in this window; the fullest first."""
+    used: int
+    """How many there are, with those that are not shown."""
+    full: int
+    """How many of these have nothing left."""
 
 
 class BudgetRows(OperationModel):
@@ -169,6 +173,23 @@ def _unknown(
     return TurnError(message, code="not_found", action=action)
 
 
+class _Wanted(NamedTuple):
+    """Which counters of a budget are shown."""
+
+    subject: str
+    share: float
+    limit: int
+
+    def of(self, counters: Iterable[CounterRow]) -> list[CounterRow]:
+        """Return those, the fullest first."""
+        found = [
+            one
+            for one in counters
+            if one.share >= self.share and self.subject in one.key.split("/", 2)[1].casefold()
+        ]
+        return sorted(found, key=lambda one: (-one.share, one.key))[: self.limit]
+
+
 class BudgetOperations:
     """Budgets and limits of model calls: show, explain, set, raise them."""
 
@@ -178,15 +199,24 @@ class BudgetOperations:
 
     @operation("budgets.show", rest=("GET", "/v1/budgets"))
     async def show(
-        self, invocation: Invocation, name: Annotated[str, POSITIONAL] = ""
+        self,
+        invocation: Invocation,
+        name: Annotated[str, POSITIONAL] = "",
+        subject: Annotated[str, Field(max_length=400)] = "",
+        share: Annotated[float, Field(ge=0)] = 0.0,
+        limit: Annotated[int, Field(ge=1, le=10_000)] = 10,
     ) -> BudgetRows:
-        """Show the budgets and limits, and how far each is used.
+        """Show the budgets and limits, and how far each is used: the fullest first.
 
         Args:
             name: One budget or limit; all where it is empty.
+            subject: Only those whose session, agent or whatever it is for holds this text.
+            share: Only what is used at least so far; 0.8 is four fifths.
+            limit: How many of each budget.
 
-        Example:
+        Examples:
             hookgate budgets show daily
+            hookgate budgets show --subject ann --share 0.8
         """
         self._allowed(invocation)
         rules = [rule for rule in self._ruling.rules if name in ("", rule.name)]
@@ -195,8 +225,9 @@ class BudgetOperations:
         now = invocation.host.clock.now()
         windows = {window_id(rule.window, now, "") for rule in rules} - {"turn:"}
         standings = await self._open.standings(windows) if windows else {}
+        wanted = _Wanted(subject.casefold(), share, limit)
         return BudgetRows(
-            budgets=[self._row(rule, standings, now) for rule in rules],
+            budgets=[self._row(rule, standings, now, wanted) for rule in rules],
             paused=dict(self._ruling.set.paused),
         )
 
@@ -207,7 +238,9 @@ class BudgetOperations:
                 action="use a token without bindings, or ask an operator",
             )
 
-    def _row(self, rule: Rule, standings: Mapping[str, Standing], now: datetime) -> BudgetRow:
+    def _row(
+        self, rule: Rule, standings: Mapping[str, Standing], now: datetime, wanted: _Wanted
+    ) -> BudgetRow:
         # A budget that was set anew may have had another scope or window.
         own = {key: one for key, one in standings.items() if counts_in(rule, key, now)}
         counters = [self._counter(rule, key, one) for key, one in own.items()]
@@ -219,7 +252,9 @@ class BudgetOperations:
             limit=amount_text(rule.limit, rule.unit),
             over=rule.over,
             source="operator" if self._ruling.set.budgets.get(rule.name) else "settings",
-            counters=sorted(counters, key=lambda one: (-one.share, one.key)),
+            counters=wanted.of(counters),
+            used=len(counters),
+            full=sum(one.share >= 1 for one in counters),
         )
 
     def _counter(self, rule: Rule, key: str, one: Standing) -> CounterRow:

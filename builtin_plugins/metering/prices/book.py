@@ -28,6 +28,15 @@ MAX_KEPT = 4096
 """Models whose prices are kept; their names come with requests."""
 
 
+LOCAL = Tariff(
+    "free",
+    True,
+    "its provider is on this machine or in its own network",
+    dict.fromkeys(("input_tokens", "output_tokens"), Rate(ZERO)),
+)
+"""What a model of one's own costs, where the settings do not say something else."""
+
+
 class Prices:
     """The prices of all models.
 
@@ -35,12 +44,20 @@ class Prices:
         overrides: Prices by globs of ``provider/model``. An exact name comes before globs, and
             of several globs the one that says most.
         worst: What a model costs that nobody knows; it has `input` and `output`.
+        local: Whether a provider is on this machine or in its own network.
 
     Raises:
         ValueError: `worst` lacks one of these.
     """
 
-    def __init__(self, overrides: Mapping[str, Price], worst: Price) -> None:
+    def __init__(
+        self,
+        overrides: Mapping[str, Price],
+        worst: Price,
+        *,
+        local: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        self.local = local
         self._library: Library | None = None
         self._loading = asyncio.Lock()
         self._kept: dict[ModelRef, Priced | Tariff] = {}
@@ -113,7 +130,16 @@ class Prices:
         library = self._loaded()
         provider = library.provider(model.provider)
         found = library.find(provider, model.model) if provider else None
+        if found is None and self.local(model.provider) and self._is_ones_own(model.model):
+            return LOCAL
         return found or self._worst
+
+    def _is_ones_own(self, model: str) -> bool:
+        """Whether a model that is asked for nearby runs there.
+
+        A proxy may pass the names of those on that are sold; a tag such as ``:8b`` is a file's.
+        """
+        return ":" in model or not self._loaded().guess(model)
 
     def _overridden(self, glob: str, price: Price, model: ModelRef) -> Priced | Tariff:
         """Return what the settings say, over what the library does where they leave things out."""

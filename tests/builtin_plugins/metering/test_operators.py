@@ -12,8 +12,10 @@ from tests.builtin_plugins.metering.support import rows_of
 from tests.builtin_plugins.metering.test_stories import budget, operate, spending
 
 from hookgate.builtin_plugins.metering.operations.budgets import SetParams
+from hookgate.builtin_plugins.metering.views import budgets
 from hookgate.core.domain.errors import ProviderError, TurnError
 from hookgate.core.domain.models import ModelRef, ModelRequest
+from hookgate.core.domain.turn import Address
 from hookgate.hookspecs import hookimpl
 from hookgate.ports import STORE
 
@@ -70,6 +72,29 @@ async def test_raise_that_would_raise_nothing_is_an_error(
 def test_budget_of_nobody_is_said_to_be_one() -> None:
     with pytest.raises(ValidationError, match=r"of\n"):
         SetParams(name="small", tokens=5, of="")
+
+
+async def test_of_many_counters_the_fullest_are_shown_and_the_others_counted(
+    gateway: Started, model: ScriptedModel
+) -> None:
+    model.steps = [spending(40 + number) for number in range(24)]
+    async with gateway(**budget(tokens=4_000, scope="session")) as running:
+        for number in range(24):
+            await running.chat("hello", address=Address("cli", "local", f"peer-{number:02}"))
+        (row,) = (await operate(running, "budgets.show"))["budgets"]
+        (few,) = (await operate(running, "budgets.show", subject="PEER-1", limit=3))["budgets"]
+        (all_of_them,) = (await operate(running, "budgets.show", limit=1000))["budgets"]
+        (none,) = (await operate(running, "budgets.show", share=0.8))["budgets"]
+    assert [one["used"] for one in row["counters"]] == [str(63 - number) for number in range(10)]
+    assert (row["used"], row["full"], len(all_of_them["counters"])) == (24, 0, 24)
+    shown = [one["key"].split(":")[4].split("/")[0] for one in few["counters"]]
+    assert shown == ["peer-19", "peer-18", "peer-17"]
+    assert (none["counters"], none["used"]) == ([], 24)
+    lines = [
+        line if isinstance(line, str) else str(line)
+        for line in budgets({"budgets": [row], "paused": {}})
+    ]
+    assert "`--limit`, `--subject` and `--share` choose others" in lines[-1]
 
 
 async def test_counters_of_the_scope_that_a_budget_had_before_are_not_shown_as_its_own(

@@ -458,3 +458,32 @@ def test_every_model_of_the_library_costs_what_the_library_says() -> None:
                     assert 0 <= over < Decimal(1) / PICO, (provider.id, listed.id, at)
                     compared += 1
     assert compared > 5000
+
+
+# -- models of one's own ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "free"),
+    [
+        ("ollama/qwen3", True),
+        ("ollama/llama3.2", True),
+        ("ollama/deepseek-r1:8b", True),
+        # A proxy on this machine may pass them on to whoever sells them.
+        ("ollama/gpt-4o", False),
+        ("ollama/claude-sonnet-4-5", False),
+        # A name that the library has prices for, wherever it is.
+        ("openai/gpt-4o", False),
+        ("elsewhere/qwen3", False),
+    ],
+)
+async def test_a_model_of_ones_own_costs_nothing_unless_the_settings_say(
+    model: str, free: bool
+) -> None:
+    prices = Prices({}, WORST, local=lambda name: name in ("ollama", "openai"))
+    await prices.load()
+    ref = ModelRef.parse(model)
+    assert prices.of(ref, AT).free is free
+    said = Prices({model: price(input="1", output="2")}, WORST, local=lambda _: True)
+    await said.load()
+    assert not said.of(ref, AT).free

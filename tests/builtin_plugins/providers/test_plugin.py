@@ -220,3 +220,26 @@ def test_a_key_is_not_shown_with_the_settings() -> None:
     settings = ProvidersSettings.model_validate({"openai": {"api_key": "sk-canary"}})
     assert "canary" not in repr(settings)
     assert "canary" not in settings.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("base_url", "local"),
+    [
+        ("http://127.0.0.1:11434/v1", True),
+        ("http://[::1]:8000/v1", True),
+        ("http://localhost:8000/v1", True),
+        ("http://192.168.1.20:8000/v1", True),
+        ("http://gpu.local/v1", True),
+        ("http://host.docker.internal:11434/v1", True),
+        ("https://api.example.com/v1", False),
+        ("http://8.8.8.8/v1", False),
+        ("https://127.0.0.1.example.com/v1", False),
+        (None, False),
+    ],
+)
+def test_a_server_of_ones_own_is_known_by_its_address(
+    host: Host, base_url: str | None, local: bool
+) -> None:
+    more = {"base_url": base_url} if base_url else {}
+    told = {info.name: info for info in describe(host, mine={"kind": "openai", **more})}
+    assert told["mine"].local is local

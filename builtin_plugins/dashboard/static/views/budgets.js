@@ -7,7 +7,7 @@ const HOUR = 3_600_000;
 
 export function Budgets() {
   const gate = useGate();
-  const { data, problem, again } = useOperation("budgets.show", gate.may("read") ? {} : null, { on: ["notice"], every: 10_000 });
+  const { data, problem, again } = useOperation("budgets.show", gate.may("read") ? { limit: 1000 } : null, { on: ["notice"], every: 10_000 });
   const [raised, setRaised] = useState("");
   const { busy, problem: refused, run } = useAction(async (method, params) => {
     const { done } = await gate.call(method, params);
