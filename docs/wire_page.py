@@ -194,7 +194,8 @@ names them |
 | `error` | `code`, `message`, `action`: what the turn ended with; `retry_after` where it is known\
  after how many seconds it may work |
 | `done` | `turn`, `session`, `ending`, `text`, `stop`, `usage` of the whole turn; `error` again,\
- where it ended with one |
+ where it ended with one; `pending` where it ended `awaiting_client`: the calls that the client has\
+ to run, each with `id`, `name` and `input` |
 
 An `approval` has a `state`: `pending`, with all that is asked about, then `allowed`, `denied`,
 `expired` or `withdrawn`, with `id`, `by`, `tool` and `why`; or `granted`.
@@ -227,6 +228,12 @@ say of themselves in `flags` can only make policy stricter: `true` is believed, 
 unknown, as what is left out is, unless `gateway.believe_client_flags` names the principal. One
 that has the name of a tool of the gateway, or of another in the request, is refused with
 `client_tool_taken` before anything is committed.
+
+What is judged of a call of such a tool is that its arguments leave to the client. So in the profile
+`balanced` it runs, unless the turn has read what others wrote, or no person's message led to it, or
+a rule (`match: {{owner: client}}`) says otherwise. A call of a tool that the request brings none of
+the name of, and the gateway neither, reaches the client of a request with `client_tools`, judged
+as one of which nothing is declared.
 
 **Events of the gateway.** `events.subscribe` shows events of turns, and what happens beside them,
 as notifications `event` with `type`, `turn`, `session`, `seq` (its number in the turn), `at` and

@@ -21,6 +21,7 @@ from hookgate.core.domain.messages import (
     Provenance,
     Taint,
     ToolResultPart,
+    ToolUse,
     join_taints,
     new_id,
 )
@@ -560,6 +561,8 @@ class Turn:
         messages: This turn's own messages, the user's first.
         offered: The tools that the model was offered in this round, by name.
         calls: The tool calls that are over, in the order in which they ended.
+        pending: The calls that wait for their client, as it has to run them, where the turn ended
+            ``awaiting_client``.
         usage: The tokens of all model calls so far.
         client: Takes the events for the client that the turn was started by, and no others.
         parent: The turn that started this one.
@@ -600,6 +603,7 @@ class Turn:
     messages: list[Message] = field(default_factory=list)
     offered: dict[str, Tool] = field(default_factory=dict)
     calls: list[FinishedCall] = field(default_factory=list)
+    pending: tuple[ToolUse, ...] = ()
     usage: Usage = field(default_factory=Usage)
     parent: Turn | None = field(repr=False, default=None)
     depth: int = 0

@@ -286,6 +286,10 @@ class TurnRun:
         }
         if turn.error is not None:
             data["error"] = _told(turn.error)
+        if turn.ending == "awaiting_client":
+            data["pending"] = [
+                {"id": use.id, "name": use.name, "input": use.input} for use in turn.pending
+            ]
         await ended(self._host, turn)
         # Client and bus hear the same; what the conversation keeps is for the model.
         turn.emit(Event("done", redact_json(self._host.secrets, data), scope="chat"))

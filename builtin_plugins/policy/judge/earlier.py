@@ -24,7 +24,7 @@ class Kind:
 
     def may_have(self, facts: Facts) -> bool:
         """Whether a call was such a one, or may have been: what nobody declared counts as that."""
-        key = (facts.tool, facts.plugin, facts.sandbox, facts.flags)
+        key = (facts.tool, facts.plugin, facts.sandbox, facts.owner, facts.flags)
         of_tool = self._tools.get(key)
         if of_tool is None:
             if len(self._tools) >= TOOLS:

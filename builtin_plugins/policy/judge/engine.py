@@ -131,24 +131,28 @@ class Engine:
         decisive, arguments = _rewritten(enforced, facts, variables)
         return replace(judgement, decisive=decisive, arguments=arguments)
 
-    def concerns(self, tool: str, plugin: str, sandbox: str, flags: Flags) -> bool:
+    def concerns(
+        self, tool: str, plugin: str, sandbox: str, flags: Flags, owner: str = "host"
+    ) -> bool:
         """Whether any rule can apply to this tool, whatever the circumstances."""
-        return bool(self._groups(tool, plugin, sandbox, flags))
+        return bool(self._groups(tool, plugin, sandbox, flags, owner))
 
     def rules_of(self, facts: Facts) -> tuple[Rule, ...]:
         """Return the rules that can apply to this tool, whatever the circumstances."""
         return tuple(able.ready.rule for group in self._groups_of(facts) for able in group.rules)
 
     def _groups_of(self, facts: Facts) -> tuple[_Group, ...]:
-        return self._groups(facts.tool, facts.plugin, facts.sandbox, facts.flags)
+        return self._groups(facts.tool, facts.plugin, facts.sandbox, facts.flags, facts.owner)
 
-    def _groups(self, tool: str, plugin: str, sandbox: str, flags: Flags) -> tuple[_Group, ...]:
-        key = (tool, plugin, sandbox, flags)
+    def _groups(
+        self, tool: str, plugin: str, sandbox: str, flags: Flags, owner: str
+    ) -> tuple[_Group, ...]:
+        key = (tool, plugin, sandbox, owner, flags)
         known = self._memo.get(key)
         if known is None:
             if len(self._memo) >= MEMO:
                 self._memo.clear()
-            facts = Facts(tool=tool, plugin=plugin, sandbox=sandbox, flags=flags)
+            facts = Facts(tool=tool, plugin=plugin, sandbox=sandbox, owner=owner, flags=flags)
             known = self._memo[key] = tuple(_grouped(self._ready, facts))
         return known
 
@@ -158,6 +162,7 @@ class Engine:
             facts.tool,
             facts.plugin,
             facts.sandbox,
+            facts.owner,
             facts.flags,
             facts.agent,
             facts.channel,

@@ -13,7 +13,6 @@ from hookgate import (
     Ask,
     EffectName,
     Flags,
-    Provenance,
     Recheck,
     Taint,
     ToolCall,
@@ -70,7 +69,7 @@ class Judge:
         self._settings = settings
         self._recheck = recheck
         self._allowed = Verdict.allow(rule=f"profile:{settings.profile}", recheck=recheck)
-        self._known: dict[tuple[Flags, Provenance, bool], ProfileRule | None] = {}
+        self._known: dict[tuple[Flags, Circumstances], ProfileRule | None] = {}
         self._overrides = tuple(
             (effect.word, Globs(globs)) for effect, globs in settings.lists if globs
         )
@@ -90,7 +89,7 @@ class Judge:
             now: The time of the history's clock, in seconds.
         """
         tool = call.tool
-        if not self.engine.concerns(tool.name, tool.plugin, tool.sandbox, tool.flags):
+        if not self.engine.concerns(tool.name, tool.plugin, tool.sandbox, tool.flags, tool.owner):
             return self._verdict(turn, call, _NOTHING, turn.taint), _NOTHING
         facts = facts_of(turn, call)
         ruled = self.engine.judge(facts, history or History(), now)
@@ -107,19 +106,21 @@ class Judge:
                 return _narrowed(verdict, ruled)
         if said is not None and said.effect:
             return _narrowed(self._ruled(turn, call, said, ruled.arguments), ruled)
-        rule = self._profiled(call.flags, turn.origin.provenance, bool(taint))
+        circumstances = Circumstances(
+            provenance=turn.origin.provenance, tainted=bool(taint), owner=call.tool.owner
+        )
+        rule = self._profiled(call.flags, circumstances)
         if rule is None:
             return self._allowed
         return self._made(turn, call, rule.effect.word, rule.why, rule.name, severity=rule.severity)
 
-    def _profiled(self, flags: Flags, provenance: Provenance, tainted: bool) -> ProfileRule | None:
-        key = (flags, provenance, tainted)
+    def _profiled(self, flags: Flags, circumstances: Circumstances) -> ProfileRule | None:
+        key = (flags, circumstances)
         try:
             return self._known[key]
         except KeyError:
             if len(self._known) >= MEMO:
                 self._known.clear()
-            circumstances = Circumstances(provenance=provenance, tainted=tainted)
             rule = self._known[key] = judge(self._settings.profile, flags, circumstances)
             return rule
 

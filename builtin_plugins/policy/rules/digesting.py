@@ -7,11 +7,16 @@ from typing import Any
 
 from hookgate.builtin_plugins.policy.rules.model import After, Match, MoreThan, Rule
 
+_LATER = frozenset(("owner",))
+
 
 def _plain(match: Match | None) -> dict[str, Any]:
     if match is None:
         return {}
     said = {item.name: getattr(match, item.name) for item in fields(Match)}
+    # What a rule does not say leaves its digest as it was before there was such a part: grants
+    # are bound to it.
+    said = {name: value for name, value in said.items() if value or name not in _LATER}
     flags = {name: sorted(map(str, values)) for name, values in match.flags.items()}
     return {**said, "flags": flags}
 

@@ -198,7 +198,7 @@ def _match_covers(one: Match, other: Match) -> bool:
         return False
     if one.nested is not None and one.nested != other.nested:
         return False
-    for key in ("provenance", "sandbox"):
+    for key in ("provenance", "sandbox", "owner"):
         mine, its = set(getattr(one, key)), set(getattr(other, key))
         if mine and not (its and its <= mine):
             return False

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, PlainValidator
 
-from hookgate import FLAG_NAMES
+from hookgate import FLAG_NAMES, ToolOwner
 from hookgate.builtin_plugins.policy.rules.conditions import Condition, ConditionError
 from hookgate.builtin_plugins.policy.settings import LONGEST_QUESTION, WHY_NO_LONGER, RuleEffect
 from hookgate.kit.content.documents import Made, Snake, many, matching, once, prose, several
@@ -132,6 +132,7 @@ class Match:
         principal: Globs of principals.
         provenance: Ways in which a turn comes in.
         sandbox: Where tools run.
+        owner: Who runs them: the gateway, or the client that brings them.
         flags: The values that a flag may have; None among them is undeclared.
         tainted: Whether the turn has read what somebody else wrote.
         taint: Globs, one of which fits a source of what the turn has read.
@@ -147,6 +148,7 @@ class Match:
     principal: Globs = ()
     provenance: Annotated[tuple[Annotated[Came, Snake], ...], several, many] = ()
     sandbox: Annotated[tuple[Sandbox, ...], several, many] = ()
+    owner: Annotated[tuple[ToolOwner, ...], several, many] = ()
     flags: FlagSets = field(default_factory=dict)
     tainted: bool | None = None
     taint: Globs = ()
@@ -158,6 +160,7 @@ class Match:
             fits(self.tool, facts.tool)
             and fits(self.plugin, facts.plugin)
             and (not self.sandbox or facts.sandbox in self.sandbox)
+            and (not self.owner or facts.owner in self.owner)
         ):
             return False
         known: Truth = True

@@ -8,11 +8,11 @@ strictest one counts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from hookgate import FLAG_NAMES, Effect, Flags, Provenance
+from hookgate import FLAG_NAMES, Effect, Flags, Provenance, ToolOwner
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.settings import ProfileName
@@ -27,10 +27,12 @@ class Circumstances:
     Attributes:
         provenance: How the turn came in.
         tainted: Whether the turn has read anything that somebody else wrote.
+        owner: Who runs the tool.
     """
 
     provenance: Provenance
     tainted: bool = False
+    owner: ToolOwner = "host"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +94,15 @@ _BALANCED = (
         when="tainted",
         effect=Effect.ASK,
         why="it acts with raised rights, and this turn has read text that somebody else wrote",
+        severity="critical",
+    ),
+    ProfileRule(
+        name="privileged",
+        flag="executes_privileged",
+        values=_TRUE,
+        when="always",
+        effect=Effect.ASK,
+        why="it acts with raised rights",
         severity="critical",
     ),
     ProfileRule(
@@ -159,15 +170,6 @@ _STRICT = (
         for flag in FLAG_NAMES
     ),
     ProfileRule(
-        name="privileged",
-        flag="executes_privileged",
-        values=_TRUE,
-        when="always",
-        effect=Effect.ASK,
-        why="it acts with raised rights",
-        severity="critical",
-    ),
-    ProfileRule(
         name="send",
         flag="sends_externally",
         values=_TRUE,
@@ -195,9 +197,20 @@ PROFILES: Mapping[ProfileName, tuple[ProfileRule, ...]] = {
 
 def judge(profile: ProfileName, flags: Flags, circumstances: Circumstances) -> ProfileRule | None:
     """Return the strictest rule of `profile` that is about such a call; None allows it."""
+    if circumstances.owner == "client":
+        flags = _of_client(flags)
     applying = [rule for rule in PROFILES[profile] if rule.applies(flags, circumstances)]
     # max() keeps the first of equals: the order of the table is the order of reasons.
     return max(applying, key=lambda rule: rule.effect, default=None)
+
+
+def _of_client(flags: Flags) -> Flags:
+    """Return what is judged of a tool that its client runs: that the arguments leave to the client.
+
+    It runs with the client's rights and not with the gateway's. What it says to do counts.
+    """
+    privileged = flags.executes_privileged or False
+    return replace(flags, sends_externally=True, executes_privileged=privileged)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from hookgate.core.domain.models import OpaqueDelta, ReasoningDelta, TextDelta, 
 from hookgate.core.domain.parts import Text
 from hookgate.core.domain.strict_json import well_formed
 from hookgate.core.settings.secret_store import redact_json
+from hookgate.core.turn.tools.call import of_client
 from hookgate.core.turn.tools.sound import sound_use
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Reply:
         use = sound_use(event, self._ids)
         self._ids.add(use.id)
         self._parts.append(use)
-        tool = turn.offered.get(use.name)
+        tool = turn.offered.get(use.name) or of_client(turn, use.name)
         # A client's own call is held back until it has been judged.
         if self.calls <= self._most and (tool is None or tool.owner == "host"):
             data = {"id": use.id, "name": use.name, "input": use.input}

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from hookgate import hookspecs
+from hookgate.core.domain.descriptors import identity
 from hookgate.core.domain.errors import HookError
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import CLEAN
 from hookgate.core.domain.parts import content_to_json
+from hookgate.core.domain.schemas import NAME
 from hookgate.core.domain.strict_json import canonical
 from hookgate.core.domain.tools import Ask, Decision, Effect, Tool, ToolCall, ToolResult
 from hookgate.core.domain.turn import HERE, FinishedCall
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from hookgate.core.domain.messages import Taint, ToolUse
-    from hookgate.core.domain.tools import ToolOwner, Verdict
+    from hookgate.core.domain.tools import Sandbox, ToolOwner, Verdict
     from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
 
@@ -125,13 +127,29 @@ def usable(turn: Turn, item: Call) -> Tool | None:
     if item.inner:
         tool = turn.snapshot.tools.get(name)
         return tool if tool is not None and may_use(turn, tool) else None
-    tool = turn.offered.get(name)
+    tool = turn.offered.get(name) or of_client(turn, name)
     return tool if tool is None or tool.owner == "client" or may_use(turn, tool) else None
+
+
+def of_client(turn: Turn, name: str) -> Tool | None:
+    """Return what stands in for a tool of the client's that its request does not list.
+
+    None where the request brings none, or where the gateway has one of that name, whether this
+    turn may use it or not.
+    """
+    if not turn.client_tools or not NAME.fullmatch(name):
+        return None
+    spelt = identity(name)
+    if any(identity(own) == spelt for own in turn.snapshot.tools):
+        return None
+    return unknown_tool(name, "client")
 
 
 def unknown_tool(name: str, owner: ToolOwner = "host") -> Tool:
     """Return what stands in for a tool of which nothing is known but its name."""
-    return Tool(name=name, description="", schema={"type": "object"}, owner=owner)
+    sandbox: Sandbox = "client" if owner == "client" else "python"
+    schema = {"type": "object"}
+    return Tool(name=name, description="", schema=schema, owner=owner, sandbox=sandbox)
 
 
 def may_use(turn: Turn, tool: Tool) -> bool:

@@ -8,6 +8,7 @@ holds a call without one.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import orjson
@@ -101,11 +102,13 @@ class ToolRound:
             raise
         finally:
             await self._end(cut)
-        for item in self.pending:
-            # The client runs what was judged, which a plugin may have rewritten.
-            arguments = orjson.loads(item.arguments)
-            use = {"id": item.use.id, "name": item.use.name, "input": arguments}
-            self._turn.emit(Event("tool_use", {**use, "owner": "client"}, scope="chat"))
+        # The client runs what was judged, which a plugin may have rewritten.
+        self._turn.pending = tuple(
+            replace(item.use, input=orjson.loads(item.arguments)) for item in self.pending
+        )
+        for use in self._turn.pending:
+            data = {"id": use.id, "name": use.name, "input": use.input, "owner": "client"}
+            self._turn.emit(Event("tool_use", data, scope="chat"))
 
     async def _judge(self) -> None:
         for item in self._may_run:

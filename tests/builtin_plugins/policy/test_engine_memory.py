@@ -70,6 +70,22 @@ def test_an_engine_that_has_judged_before_judges_as_a_new_one_and_as_one_that_lo
         history.add(float(now), call)
 
 
+def test_a_tool_of_the_gateways_and_one_of_a_client_are_told_apart() -> None:
+    text = "rules: [{name: a, effect: deny, reason: r, match: {owner: client}}]"
+    engine = engine_of(text)
+    for owner, effect in (("host", None), ("client", "deny"), ("host", None)):
+        facts = Facts(tool="send", owner=owner)
+        assert engine.judge(facts, History(), 0.0).effect == effect
+        assert engine.concerns("send", "", "python", Flags(), owner) is bool(effect)
+
+
+def test_a_part_that_a_rule_leaves_out_leaves_its_digest() -> None:
+    """Grants are bound to what the rules say: a new version of hookgate takes none away."""
+    text = "rules: [{name: a, effect: deny, reason: r, match: {tool: send}}]"
+    digest = "4c2e88bdce4730367d79926ab63ea5b4d7f7bece7780dffc875b76e0c3d9d574"
+    assert engine_of(text).version == digest
+
+
 def test_rules_about_other_tools_do_not_concern_a_tool() -> None:
     engine = engine_of("rules: [{name: a, effect: deny, reason: r, match: {tool: send}}]")
     assert engine.concerns("send", "", "python", Flags())

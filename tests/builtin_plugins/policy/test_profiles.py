@@ -19,7 +19,10 @@ NESTED = Provenance.INTER_SESSION
 flag_values = st.sampled_from([True, False, None])
 some_flags = st.fixed_dictionaries(dict.fromkeys(FLAG_NAMES, flag_values)).map(Flags.from_mapping)
 some_circumstances = st.builds(
-    Circumstances, provenance=st.sampled_from(list(Provenance)), tainted=st.booleans()
+    Circumstances,
+    provenance=st.sampled_from(list(Provenance)),
+    tainted=st.booleans(),
+    owner=st.sampled_from(["host", "client"]),
 )
 
 
@@ -54,7 +57,7 @@ def test_balanced_asks_before_another_session_sends(value: bool | None) -> None:
 @pytest.mark.parametrize("provenance", list(Provenance))
 def test_balanced_denies_raised_rights_to_all_but_a_persons_message(provenance: Provenance) -> None:
     privileged = flags(executes_privileged=True)
-    expected = ALLOW if provenance is USER else DENY
+    expected = ASK if provenance is USER else DENY
     assert effect("balanced", privileged, provenance) is expected
     assert effect("balanced", flags(executes_privileged=None), provenance) is ASK
 
@@ -70,6 +73,39 @@ def test_balanced_asks_before_something_autonomous_is_made_without_a_person(
 ) -> None:
     expected = ALLOW if provenance is USER else ASK
     assert effect("balanced", flags(creates_autonomous_actions=value), provenance) is expected
+
+
+@given(some_flags, some_circumstances, st.sampled_from(FLAG_NAMES))
+def test_what_is_declared_is_judged_at_least_as_strictly_as_what_is_not(
+    declared: Flags, circumstances: Circumstances, flag: str
+) -> None:
+    for profile in ("balanced", "strict"):
+        said, unsaid, denied = (
+            strictness(
+                profile, Flags.from_mapping({**declared.to_json(), flag: value}), circumstances
+            )
+            for value in (True, None, False)
+        )
+        assert said >= unsaid >= denied or flag == "reads_external_data"
+
+
+def strictness(profile: str, declared: Flags, circumstances: Circumstances) -> Effect:
+    rule = judge(profile, declared, circumstances)  # type: ignore[arg-type]
+    return rule.effect if rule else ALLOW
+
+
+def test_what_a_client_runs_is_judged_as_what_leaves_to_it() -> None:
+    def of_client(declared: Flags, came: Provenance = USER, tainted: bool = False) -> Effect:
+        there = Circumstances(provenance=came, tainted=tainted, owner="client")
+        return strictness("balanced", declared, there)
+
+    assert of_client(Flags()) is ALLOW
+    assert of_client(Flags(), tainted=True) is ASK
+    assert of_client(flags(), tainted=True) is ASK
+    assert of_client(Flags(), NESTED) is ASK
+    assert of_client(Flags(), Provenance.SCHEDULED) is ASK
+    assert of_client(Flags(executes_privileged=True)) is ASK
+    assert strictness("strict", Flags(), Circumstances(provenance=USER, owner="client")) is ASK
 
 
 @pytest.mark.parametrize("flag", FLAG_NAMES)
