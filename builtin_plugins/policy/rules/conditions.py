@@ -54,8 +54,24 @@ class Variables:
     def activation(self) -> cel.Activation:
         """What conditions are evaluated with."""
         if self._activation is None:
-            self._activation = _environment().Activation(self._data())
+            data = self._data()
+            # CEL's binding ends a text at a NUL: no condition would see what stands behind it.
+            if "\\x00" in repr(data):
+                data = _without_nul(data)
+            self._activation = _environment().Activation(data)
         return self._activation
+
+
+def _without_nul(value: Any) -> Any:
+    """Return `value` with U+FFFD for each NUL in it."""
+    match value:
+        case str():
+            return value.replace("\0", "\ufffd")
+        case Mapping():
+            return {_without_nul(key): _without_nul(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_without_nul(item) for item in value]
+    return value
 
 
 class Condition:

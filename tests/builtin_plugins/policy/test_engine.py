@@ -112,6 +112,19 @@ def test_what_cannot_be_decided_asks_or_denies_and_never_allows(
         assert judged(rule(effect=effect, **parts, **more), call).effect is None
 
 
+@pytest.mark.parametrize(
+    ("arguments", "when"),
+    [
+        ({"to": "ann\0@evil"}, 'args.to != "ann"'),
+        ({"to": "x\0rm -rf"}, 'args.to.contains("rm")'),
+        ({"to": [{"k\0x": 1}]}, '!("k" in args.to[0])'),
+    ],
+)
+def test_what_stands_behind_a_nul_is_seen(arguments: dict[str, Any], when: str) -> None:
+    rules = json.dumps({"rules": [{"name": "r", "effect": "deny", "when": when, "reason": "x"}]})
+    assert judged(rules, facts(arguments=arguments)).effect == "deny"
+
+
 def test_one_part_that_fails_is_enough_whatever_the_others_cannot_say() -> None:
     text = rule(match={"agent": "other", "flags": {"sends_externally": True}}, when="args.missing")
     assert judged(text, facts(declared=UNDECLARED)).effect is None
