@@ -64,6 +64,7 @@ FIND = "key => globalThis.buttons().find((found) => found.key === key && !found.
 
 ADDRESSES = (
     *("", "chat", "approvals", "turns", "turns/{turn}", "usage", "usage?model=gone", "policy"),
+    "policy?tool=calculate",
     *("capabilities", "capabilities/{record}", "capabilities?show=find"),
     *("capabilities?show=accept", "graph", "graph?focus=tool:calculate", "memory"),
     *("memory/{fact}", "memory?show=search", "memory?show=recall", "audit", "system"),

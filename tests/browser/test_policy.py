@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from tests.browser.conftest import Show
+from tests.browser.test_dashboard import LEAK
+
+from hookgate.builtin_plugins.policy.bench import operations
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
@@ -38,7 +45,6 @@ async def test_a_call_is_explained_by_the_rules_that_are_in_force(
         page = shown.page
         # A link brings the call that somebody wonders about.
         await shown.open('policy?tool=mail&arguments={"to":"bob"}&taint=tool:http_get')
-        await page.get_by_role("button", name="Explain").click()
         await page.wait_for_selector("[aria-label='Rules'] tbody tr")
         text = await shown.text()
         assert "deny by rule:no-mail-to-strangers" in text
@@ -63,7 +69,6 @@ async def test_a_call_on_record_is_explained_by_two_presses(show: Show) -> None:
         await shown.open("audit?kind=tool_decided&tool=calculate")
         await shown.page.click("[aria-label='Audit'] a[href*='call=']")
         await shown.page.get_by_text("Explain it by the rules of now").click()
-        await shown.page.get_by_role("button", name="Explain").click()
         await shown.until("allow")
         assert "17*23" in await shown.page.get_by_label("Arguments, JSON").input_value()
         assert "calculate: " in await shown.text()
@@ -112,3 +117,110 @@ async def test_a_filter_that_finds_nothing_says_so_and_leads_back(show: Show, fi
         await shown.open(f"policy?{filter}")
         await shown.page.get_by_text("Policy without a filter").click()
         await shown.page.wait_for_selector("[aria-label='Verdicts'] tbody tr")
+
+
+async def test_a_needless_question_becomes_a_rule_that_was_tried_on_a_week_of_calls(
+    show: Show, tmp_path: Path
+) -> None:
+    folder = tmp_path / "rules"
+    folder.mkdir()
+    async with show(plugin={"policy": {"rules": [str(folder)]}}) as shown:
+        page = shown.page
+        await shown.open("chat")
+        await shown.say(LEAK)
+        await page.click(".asks a")
+        await page.get_by_role("button", name="Deny").click()
+        await shown.until("Answered just now")
+        # From the row of the audit to a rule and its cases,
+        await shown.open("audit?kind=tool_decided&tool=http_get")
+        await page.get_by_role("link", name="explain").click()
+        await shown.until("Draft a rule for this call")
+        assert "ask by " in await shown.text()
+        await page.get_by_role("button", name="Draft a rule").click()
+        await shown.until("1 rule, nothing wrong.")
+        await page.get_by_role("button", name="Run the cases").click()
+        await shown.until("2 passed, 0 failed")
+        await shown.until("1 of 1 rules had something to say.")
+        # to what it flips in a week of traffic,
+        await page.get_by_role("button", name="Replay", exact=True).click()
+        await shown.until("2 decisions: 1 stay, 1 flip")
+        flip = await shown.text("[aria-label='Flips'] tbody tr")
+        assert flip.index("ask") < flip.index("allow rule:allow-http_get")
+        assert await shown.axe() == []
+        # and to the file, which somebody else puts there.
+        async with page.expect_download() as saved:
+            await page.get_by_role("button", name="Download rules.yaml").click()
+        await (await saved.value).save_as(folder / "web.yaml")
+        await shown.gateway.host.reload()
+        await page.wait_for_selector("[aria-label='Rules in force'] tbody tr")
+        assert "allow-http_get" in await shown.text("[aria-label='Rules in force']")
+
+
+async def test_rules_in_force_stand_with_what_they_did_and_those_in_shadow_with_what_they_would(
+    show: Show, tmp_path: Path
+) -> None:
+    file = tmp_path / "sums.yaml"
+    rule = "match: {tool: calculate}, reason: x}"
+    file.write_text(
+        f"rules:\n  - {{name: watch, mode: shadow, effect: deny, {rule}\n"
+        f'  - {{name: fine, effect: allow, description: "{NAUGHTY[:-1]}", {rule}\n'
+        "  - {name: idle, effect: deny, match: {tool: none}, reason: x}\n"
+    )
+    async with show(width=360, plugin={"policy": {"rules": [str(file)]}}) as shown:
+        page = shown.page
+        await shown.open("chat")
+        await shown.say("what is 17*23?")
+        await page.wait_for_selector(".cost")
+        await shown.open("turns")
+        await page.click("[aria-label='Turns'] a[href*='#/turns/']")
+        await page.get_by_text("Replay its calls against rules").click()
+        await shown.until("Calls of the turn")
+        rows = page.locator("[aria-label='Rules in force'] tbody tr")
+        told = [await rows.nth(number).inner_text() for number in range(3)]
+        assert "shadow" in told[0]
+        assert "would have 1×" in told[0]
+        assert "1×" in told[1]
+        assert "<img src=x" in told[1]
+        assert "never" in told[2]
+        await page.get_by_label("Judged by").select_option("the rules in force")
+        await page.get_by_role("button", name="Replay", exact=True).click()
+        await shown.until("1 decision: 1 stay, 0 flip")
+        assert "would deny 1×" in await shown.text("[aria-label='Rules on record']")
+        assert "Nothing concerned idle" in await shown.text()
+        await page.get_by_label("Judged by").select_option("the rules above alone")
+        await page.get_by_label("Held against").select_option("the rules in force")
+        await page.get_by_role("button", name="Replay", exact=True).click()
+        await shown.until("watch is gone")
+        wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+        assert not await page.evaluate(wide)
+        assert await shown.axe() == []
+
+
+async def test_a_draft_holds_whatever_a_call_held(show: Show) -> None:
+    async with show() as shown:
+        held = {"to": 'a"b\\\n<img src=x>\u202e\0\U0001f600', "n-1": 2, "o": {"p": [None]}}
+        arguments = json.dumps(held)
+        await shown.open(f"policy?{urlencode({'tool': 'mail', 'arguments': arguments})}")
+        await shown.page.get_by_role("button", name="Draft a rule").click()
+        await shown.page.get_by_role("button", name="Run the cases").click()
+        await shown.until("2 passed, 0 failed")
+
+
+async def test_a_replay_is_stopped(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, ended = asyncio.Event(), asyncio.Event()
+
+    async def never(*_: Any, **__: Any) -> None:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(operations, "call_operation", never)
+    async with show() as shown:
+        await shown.open("policy?period=nonsense&by=&against=%zz")
+        await shown.page.get_by_role("button", name="Replay", exact=True).click()
+        await asked.wait()
+        await shown.page.get_by_role("button", name="Stop").click()
+        await shown.until("Stopped here.")
+        await ended.wait()

@@ -133,14 +133,14 @@ async def _started() -> AsyncIterator[Child]:
 def main() -> None:
     """Answer what standard input asks, until it ends."""
     _limit()
-    from hookgate.builtin_plugins.policy.bench.answers import Answers
+    from hookgate.builtin_plugins.policy.bench.workbench import Workbench
 
-    answers = Answers()
+    workbench = Workbench()
     with contextlib.suppress(EOFError):
         while True:
             work = pickle.load(sys.stdin.buffer)
             _more_time()
-            sys.stdout.write(f"{json.dumps(answers.to(work))}\n")
+            sys.stdout.write(f"{json.dumps(workbench.to(work))}\n")
             sys.stdout.flush()
     os._exit(0)  # what is freed one by one now is gone all the same
 

@@ -150,6 +150,8 @@ class CaseTexts(RuleTexts):
 
     cases: RuleText
     """The text of a file of cases, in YAML."""
+    added: bool = False
+    """Whether the rules in force count beside them, but for those of the same names."""
 
 
 class CaseRow(OperationModel):
@@ -195,6 +197,8 @@ class ReplayParams(OperationModel):
 
     rules: RuleText | None = None
     """The text of a file of rules, in YAML; left out, the rules in force."""
+    added: bool = False
+    """Whether the rules in force count beside them, but for those of the same names."""
     profile: ProfileName | None = None
     """Another profile than the one that is set."""
     since: Moment = ""
@@ -214,7 +218,7 @@ class DiffParams(ReplayParams):
     """The text of a file of cases, in YAML."""
 
 
-class DecisionRow(OperationModel):
+class ReplayedRow(OperationModel):
     """A decision that is another one now, or cannot be judged again."""
 
     row: str
@@ -270,7 +274,7 @@ class DecisionsReplayed(OperationModel):
     """Decisions in which policy had no say, beside ``rows``."""
     reasons: dict[str, int]
     """Why nothing can be said, or policy had no say."""
-    decisions: list[DecisionRow]
+    decisions: list[ReplayedRow]
     """Those that flip, at most 1,000, and that cannot be judged again, at most 200."""
     rules: list[TrafficRow]
     """How often each rule had a say."""
@@ -396,24 +400,30 @@ class PolicyOperations:
     @operation("policy.check", command="")
     async def check(self, invocation: Invocation, params: RuleTexts) -> RulesChecked:
         """Check the text of rules: what cannot be read, never counts, or contradicts another."""
-        found = await self._tried(invocation, params.rules, None)
+        found = await self._tried(invocation, params, None)
         return RulesChecked.model_validate({key: found[key] for key in RulesChecked.model_fields})
 
     @operation("policy.test", command="")
     async def test(self, invocation: Invocation, params: CaseTexts) -> CasesTried:
         """Judge cases by the text of rules, with the lists and the profile of the settings."""
-        return CasesTried.model_validate(await self._tried(invocation, params.rules, params.cases))
+        beside = self._engine().rules if params.added else ()
+        tried = await self._tried(invocation, params, params.cases, beside)
+        return CasesTried.model_validate(tried)
 
     async def _tried(
-        self, invocation: Invocation, rules: str, cases: str | None
+        self,
+        invocation: Invocation,
+        params: RuleTexts,
+        cases: str | None,
+        beside: Sequence[Rule] = (),
     ) -> Mapping[str, Any]:
         from hookgate.builtin_plugins.policy.bench.apart import Apart
 
         self._allowed(invocation)
         tools = [_known(tool) for tool in invocation.host.tools.view().values()]
-        work = {"rules": rules, "cases": cases, "settings": self._settings, "tools": tools}
+        work = {"rules": params.rules, "cases": cases, "beside": beside, "tools": tools}
         self._apart = self._apart or Apart()
-        return await self._apart.do(work)
+        return await self._apart.do({**work, "settings": self._settings})
 
     @operation("policy.replay", streams=True)
     async def replay(self, invocation: Invocation, params: ReplayParams) -> DecisionsReplayed:
@@ -444,7 +454,8 @@ class PolicyOperations:
             )
         since, until = (_moment(text, host.clock.now()) for text in (params.since, params.until))
         period = {"since": since and since.timestamp(), "until": until and until.timestamp()}
-        rules = self._engine().rules if params.rules is None else params.rules
+        force = self._engine().rules
+        rules = force if params.rules is None else params.rules
         settings = self._settings
         if params.profile is not None:
             settings = settings.model_copy(update={"profile": params.profile})
@@ -453,7 +464,7 @@ class PolicyOperations:
         wanted["until"] = until.isoformat() if until else ""
         self._replays = self._replays or Apart(MOST_REPLAYS, MOST_REPLAYS)
         async with self._replays.begun() as child:
-            begun = await child.ask({**work, **texts})
+            begun = await child.ask({**work, **texts, "beside": force if params.added else ()})
             said: dict[str, Any] = {}
             read, decisions, untold = 0, [], 0
             start = told = host.clock.monotonic()

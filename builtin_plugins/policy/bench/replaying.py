@@ -328,8 +328,8 @@ class Replay:
             turn: So are those of other turns than this one; "" judges all.
         """
         self.coverage = Coverage.of(bench.engine.rules)
-        self._new = _Way(bench)
-        self._old = None if old is None else _Way(old)
+        self._new = _Course(bench)
+        self._old = None if old is None else _Course(old)
         self._since = float("-inf") if since is None else since
         self._until = float("inf") if until is None else until
         self._turn = turn
@@ -368,7 +368,7 @@ class Replay:
         return (found for one in rows if (found := self.take(one)) is not None)
 
 
-class _Way:
+class _Course:
     """One set of rules on its way through the record, with what it would have let run."""
 
     def __init__(self, bench: Bench) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from time import monotonic
 from typing import Any
@@ -34,8 +35,8 @@ OLD_FILE = "old.yaml"
 CASES_FILE = "rules.test.yaml"
 
 
-class Answers:
-    """Answers what it is asked; a replay is begun, and then given rows, page by page."""
+class Workbench:
+    """Workbench what it is asked; a replay is begun, and then given rows, page by page."""
 
     def __init__(self) -> None:
         self._replay: Replay
@@ -51,8 +52,8 @@ class Answers:
         return _tried(work)
 
     def _begun(self, work: Mapping[str, Any]) -> dict[str, Any]:
-        settings, replay = work["settings"], dict(work["replay"])
-        rules = _rules(work["rules"], RULES_FILE)
+        settings, period = work["settings"], work["replay"]
+        rules = _rules(work["rules"], RULES_FILE, work.get("beside", ()))
         old = None if work.get("old") is None else _rules(work["old"], OLD_FILE)
         cases = read_text_of_cases(work.get("cases") or "cases: []", CASES_FILE)
         readings: list[Reading[Any]] = [rules, cases, *([old] if old else [])]
@@ -63,7 +64,7 @@ class Answers:
         if not found["ok"]:
             return found
         before = Bench(settings, old.found) if old else None
-        self._replay = Replay(Bench(settings, rules.found), old=before, **replay)
+        self._replay = Replay(Bench(settings, rules.found), old=before, **period)
         if old:
             differs = compare(old.found, rules.found, cases.found[:MOST_CASES], settings).to_json()
             for key in ("table", "cases"):
@@ -119,11 +120,17 @@ def _seconds(at: str) -> float:
         return float("inf")
 
 
-def _rules(given: str | Sequence[Rule], file: str) -> Reading[Rule]:
-    """Return the rules of a text, or those of a gateway as they are."""
-    if isinstance(given, str):
-        return named_once(read_text_of_rules(given, file))
-    return Reading(found=tuple(given), problems=())
+def _rules(given: str | Sequence[Rule], file: str, beside: Sequence[Rule] = ()) -> Reading[Rule]:
+    """Return the rules of a text, behind others that it does not replace by name.
+
+    Those of a gateway are returned as they are.
+    """
+    if not isinstance(given, str):
+        return Reading(found=tuple(given), problems=())
+    reading = named_once(read_text_of_rules(given, file))
+    names = {rule.name for rule in reading.found}
+    others = tuple(rule for rule in beside if rule.name not in names)
+    return replace(reading, found=others + reading.found)
 
 
 def _tried(work: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,24 +147,27 @@ def _tried(work: Mapping[str, Any]) -> dict[str, Any]:
         problems += reading.problems
         failed = failed or reading.failed
         cases = () if failed else reading.found
-    tried, coverage = [], Coverage.of(rules.found)
+    # The coverage is of the text alone: its cases are about nothing else.
+    together = _rules(work["rules"], RULES_FILE, work["beside"]).found
+    tried, coverage = [], Coverage.of(together)
     if cases:
-        bench, until = Bench(settings, rules.found), monotonic() + TRY_SECONDS
+        bench, until = Bench(settings, together), monotonic() + TRY_SECONDS
         for case in cases[:MOST_CASES]:
             if monotonic() > until:
                 break
             tried.append(run_case(bench, case))
             coverage.take(tried[-1].found)
+    names = [rule.name for rule in rules.found]
     wrong, left = sum(not one.passed for one in tried), len(cases) - len(tried)
     return {
         "ok": not failed and not wrong and not left,
-        "rules": [rule.name for rule in rules.found],
+        "rules": names,
         "problems": _problems(problems),
         "cases": [_case(one) for one in tried],
         "passed": len(tried) - wrong,
         "failed": wrong,
         "left": left,
-        "coverage": coverage.to_json() if tried else [],
+        "coverage": [one for one in coverage.to_json() if tried and one["rule"] in names],
     }
 
 

@@ -19,7 +19,7 @@ from tests.builtin_plugins.turns import make_call, make_host, make_turn
 
 from hookgate import Decision, Effect, Event, Invocation, OperationModel, operation, operations_of
 from hookgate.builtin_plugins.policy.bench import apart, operations
-from hookgate.builtin_plugins.policy.bench.answers import Answers
+from hookgate.builtin_plugins.policy.bench.workbench import Workbench
 from hookgate.builtin_plugins.policy.plugin import Plugin
 from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.core.domain.errors import NotAllowedError, TurnError
@@ -80,10 +80,10 @@ class Replays(Gate):
 
 
 class Near(apart.Child):
-    """Answers here: that a process does is shown once, and its start takes a second."""
+    """Workbench here: that a process does is shown once, and its start takes a second."""
 
     def __init__(self) -> None:
-        self._answers = Answers()
+        self._answers = Workbench()
 
     async def ask(self, work: Mapping[str, Any]) -> dict[str, Any]:
         said = self._answers.to(pickle.loads(pickle.dumps(work)))
@@ -128,8 +128,24 @@ async def test_a_text_of_rules_is_held_against_the_record(gate: Replays) -> None
     gate.mail("bob")
     other = await gate.do("policy.replay", rules=SHADOW, profile="strict")
     assert other.rules[0].effects == {"ask": 2}
+    both = await gate.do("policy.replay", rules=SHADOW, added=True)
+    assert [one.rule for one in both.rules] == ["strangers", "watched"]
+    milder = await gate.do("policy.replay", rules=RULES.replace("deny", "ask"), added=True)
+    assert milder.flips == {"allow -> ask": 1}
     broken = await gate.do("policy.replay", rules=RULES.replace("deny", "denied"))
     assert (broken.ok, broken.rows, broken.problems[0].line) == (False, 0, 2)
+
+
+@pytest.mark.usefixtures("near")
+async def test_cases_are_tried_beside_the_rules_in_force(gate: Replays) -> None:
+    cases = """\
+cases:
+  - {name: to bob, call: {tool: mail, arguments: {to: bob}}, expect: deny}
+"""
+    alone = await gate.do("policy.test", rules=SHADOW, cases=cases)
+    both = await gate.do("policy.test", rules=SHADOW, cases=cases, added=True)
+    assert (alone.failed, both.passed) == (1, 1)
+    assert [one.rule for one in both.coverage] == both.rules == ["watched"]
 
 
 @pytest.mark.usefixtures("near")

@@ -30,6 +30,7 @@ export function Audit() {
           : html`<details><summary>data</summary><pre tabindex="0"><${Text} text=${JSON.stringify(row.data, null, 1)} /></pre></details>`],
         ["Turn", (row) => row.turn && html`<a title=${row.turn} href=${`#/turns/${encodeURIComponent(row.turn)}`}><${Text} text=${short(row.turn)} /></a>`],
         ["Session", (row) => html`<${Text} text=${row.session} />`],
+        ["Rules", (row) => (row.kind === "tool_decided" ? html`<a href=${`#/policy?${explained(row)}`}>explain</a>` : null)],
       ]} />`}</div>
     <${Older} rows=${rows} />
     <${Command} text=${`hookgate audit list${told}`} />`;
@@ -44,7 +45,7 @@ function Life({ rows }) {
     <h3><${Text} text=${row.kind} />: <span class=${BAD.has(row.outcome) ? "bad" : "good"}><${Text} text=${row.outcome} /></span></h3>
     <p><strong><${Text} text=${row.tool} /></strong> (<${Text} text=${row.category} />) in <${Text} text=${row.session} />, <${Time} at=${row.at} />, turn${" "}
       <a href=${`#/turns/${encodeURIComponent(row.turn)}`}><${Text} text=${row.turn} /></a>, row <${Text} text=${place(row)} /></p>
-    ${row.kind === "tool_decided" ? html`<p><a href=${`#/policy?${explained(row)}`}>Explain it by the rules of now</a></p>` : null}
+    ${row.kind === "tool_decided" ? html`<p><a href=${`#/policy?${explained(row)}`}>Explain it by the rules of now, or draft one for it</a></p>` : null}
     <dl>${Object.entries(row.data).filter(([, value]) => !empty(value)).map(([name, value]) => html`<dt><${Text} text=${name} /></dt>
       <dd><${Text} text=${typeof value === "string" ? value : JSON.stringify(value)} /></dd>`)}</dl></section>`)}`;
 }

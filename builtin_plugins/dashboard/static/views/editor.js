@@ -1,7 +1,7 @@
 // Rules and their cases, checked while they are typed. Nothing is written but what one downloads.
 
 import { Button, Command, Download, Table, Text, Wrong, html, useAction, useEffect, useGate, useRef, useState } from "../lib/parts.js";
-import { Effect } from "./explain.js";
+import { Coverage, Effect } from "./rules.js";
 
 const RULES = `rules:
   - name: no-send-after-web
@@ -18,12 +18,12 @@ const CASES = `cases:
     expect: deny
 `;
 const PAUSE = 500;
-// What was typed stays while the page is open, in whatever view one is.
-const kept = { "rules.yaml": RULES, "rules.test.yaml": CASES };
+/** What was typed stays while the page is open, in whatever view one is. */
+export const kept = { "rules.yaml": RULES, "rules.test.yaml": CASES };
 
-export function Editor() {
+/** @param {{texts: Record<string, string>, write: (changes: Record<string, string>) => void}} given */
+export function Editor({ texts, write }) {
   const gate = useGate();
-  const [texts, setTexts] = useState(kept);
   const [checked, setChecked] = useState(/** @type {{found: any, problem: any}} */ ({ found: null, problem: null }));
   const [tried, setTried] = useState(null);
   const areas = useRef({});
@@ -36,22 +36,19 @@ export function Editor() {
     ), PAUSE);
     return () => { current = false; clearTimeout(timer); };
   }, [rules, gate.generation]);
-  const type = (file, text) => {
-    kept[file] = text;
-    setTried(null);
-    setTexts({ ...kept });
-  };
+  useEffect(() => setTried(null), [texts]);
   const { busy, problem, run } = useAction(async () => {
     setTried(null);
-    setTried(await gate.call("policy.test", { rules, cases: texts["rules.test.yaml"] }));
+    setTried(await gate.call("policy.test", { rules, cases: texts["rules.test.yaml"], added: true }));
   });
   const go = ({ file, line }) => select(areas.current[file], line);
   const problems = tried?.problems ?? checked.found?.problems ?? [];
   return html`<section><h3>Write rules</h3>
-    <p class="faint">Nothing here is in force: download the files, put them where <code>rules</code> of [plugin.policy] points, and reload.</p>
+    <p class="faint">Nothing here is in force: download the files, put them where <code>rules</code> of [plugin.policy] points, and reload.
+      Cases are judged as they would be then: the rules in force count beside these, but for those of the same names.</p>
     <div class="editors">${Object.keys(texts).map((file) => html`<label class="field" key=${file}><span>${file}</span>
       <textarea rows="14" spellcheck=${false} autocomplete="off" maxlength="65536" value=${texts[file]} ref=${(area) => { areas.current[file] = area; }}
-        onInput=${(event) => type(file, event.target.value)}></textarea></label>`)}</div>
+        onInput=${(event) => write({ [file]: event.target.value })}></textarea></label>`)}</div>
     <p class="buttons"><${Button} scope="read" kind="primary" busy=${busy} onClick=${run}>${busy ? "Running…" : "Run the cases"}<//>
       ${Object.keys(texts).map((file) => html`<button type="button" onClick=${() => download(file, texts[file])}>Download ${file}</button>`)}</p>
     <${Wrong} problem=${problem ?? checked.problem} />
@@ -64,8 +61,8 @@ export function Editor() {
       ["Found", (one) => html`<${Text} text=${one.found} />`],
       ["Expected", (one) => html`<${Text} text=${one.expected} />`],
     ]} />` : null}
-    ${tried ? html`<${Cases} tried=${tried} go=${go} />` : null}</div>
-    <${Command} text="hookgate policy test rules.yaml" /></section>`;
+    ${tried ? html`<${Cases} tried=${tried} go=${go} /><${Coverage} rows=${tried.coverage} label="Rules that the cases exercise" name="coverage" />` : null}</div>
+    <${Command} text="hookgate policy test FOLDER rules.yaml" /></section>`;
 }
 
 function Cases({ tried: { cases, passed, failed, left }, go }) {

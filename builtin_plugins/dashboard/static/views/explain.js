@@ -1,12 +1,9 @@
 // One call that is not made: what every rule in force says of it, and which one decides.
 
-import { Button, Command, Download, Field, Table, Text, Wrong, html, shell, useAction, useFilter, useGate, useState } from "../lib/parts.js";
+import { Button, Command, Download, Field, Table, Text, Wrong, html, shell, useAction, useEffect, useFilter, useGate, useState } from "../lib/parts.js";
+import { Effect, Rule } from "./rules.js";
 
 const CAME = ["external_user", "channel", "inter_session", "scheduled", "tool_result", "internal_system"];
-
-/** A verdict in its colour. @param {{effect: string}} given */
-export const Effect = ({ effect }) =>
-  html`<strong class=${effect === "deny" ? "bad" : effect === "allow" ? "good" : ""}>${effect}</strong>`;
 
 /** The text of arguments as an object. @param {string} text */
 function argumentsOf(text) {
@@ -22,7 +19,10 @@ function argumentsOf(text) {
 
 const words = (text) => text.split(/[\s,]+/).filter(Boolean);
 
-export function Explain() {
+const focusEditor = () => /** @type {HTMLTextAreaElement | null} */ (document.querySelector(".editors textarea"))?.focus();
+
+/** @param {{onDraft: (call: any, found: any) => void}} given what begins a rule from a call */
+export function Explain({ onDraft }) {
   const gate = useGate();
   const [filter] = useFilter();
   // A link from a row of the audit brings the tool, its arguments and its circumstances.
@@ -36,10 +36,11 @@ export function Explain() {
   const { busy, problem, run } = useAction(async () => {
     setFound(null);
     const { tool, provenance, agent } = given;
-    setFound(await gate.call("policy.explain", {
-      tool, provenance, agent, arguments: argumentsOf(given.arguments), taint: words(given.taint), before: words(given.before),
-    }));
+    const call = { tool, provenance, agent, arguments: argumentsOf(given.arguments), taint: words(given.taint) };
+    const said = await gate.call("policy.explain", { ...call, before: words(given.before) });
+    setFound({ call, said });
   });
+  useEffect(() => { if (filter.tool) run(); }, []);
   const many = (option, text) => words(text).flatMap((one) => [option, one]);
   const command = ["hookgate", "policy", "explain", given.tool || "TOOL", "--arguments", given.arguments, "--provenance", given.provenance,
     "--agent", given.agent, ...many("--taint", given.taint), ...many("--before", given.before)];
@@ -49,7 +50,8 @@ export function Explain() {
       ${field("Called before", "before")}${field("Agent", "agent")}
       <${Button} scope="read" kind="primary" type="submit" busy=${busy} why=${given.tool ? "" : "Which tool?"}>Explain<//></form>
     <${Wrong} problem=${problem} />
-    <div aria-live="polite">${found ? html`<${Found} found=${found} />` : null}</div>
+    <div aria-live="polite">${found ? html`<${Found} found=${found.said} />
+      <p class="buttons"><button type="button" onClick=${() => { onDraft(found.call, found.said); focusEditor(); }}>Draft a rule for this call</button></p>` : null}</div>
     <${Command} text=${shell(command)} /></section>`;
 }
 
@@ -62,7 +64,7 @@ function Found({ found: { tool, known, flags, profile, rules, decided } }) {
     <${Table} label="Rules" rows=${rules} keyOf=${(rule) => rule.rule}
       empty=${html`No rules are in force; lists and the profile decide. <code>rules</code> of [plugin.policy] names files of them; begin one below.`}
       columns=${[
-        ["Rule", (rule) => html`<${Text} text=${rule.rule} />${rule.mode === "shadow" ? html` <span class="faint">shadow</span>` : null}`],
+        ["Rule", (rule) => html`<${Rule} name=${rule.rule} mode=${rule.mode} />`],
         ["State", (rule) => rule.state],
         ["Verdict", (rule) => (rule.effect ? html`<${Effect} effect=${rule.effect} />` : "–")],
         ["Why", (rule) => html`<${Text} text=${rule.why} />`],

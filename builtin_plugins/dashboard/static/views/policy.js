@@ -1,13 +1,19 @@
-// The table of verdicts, one call explained, and rules that are checked and tried while they are written.
+// Rules: those in force, one call explained, a draft from its text to what it flips, and what the profile says.
 
-import { Command, Download, Field, Table, Text, Wrong, html, useFilter, useGate, useOperation } from "../lib/parts.js";
-import { Editor } from "./editor.js";
-import { Effect, Explain } from "./explain.js";
+import { Command, Download, Field, Table, Text, Wrong, html, useFilter, useGate, useOperation, useState } from "../lib/parts.js";
+import { draftOf } from "./draft.js";
+import { Editor, kept } from "./editor.js";
+import { Explain } from "./explain.js";
+import { Replay } from "./replay.js";
+import { Effect, Rules } from "./rules.js";
 
 export function Policy() {
   const gate = useGate();
+  const [texts, setTexts] = useState(kept);
   if (!gate.may("read")) return html`<p class="empty">Rules are for those with the scope read.</p>`;
-  return html`<${Explain} /><${Editor} /><${Verdicts} />`;
+  const write = (changes) => setTexts({ ...Object.assign(kept, changes) });
+  return html`<${Rules} /><${Explain} onDraft=${(call, found) => write(draftOf(call, found))} />
+    <${Editor} texts=${texts} write=${write} /><${Replay} texts=${texts} /><${Verdicts} />`;
 }
 
 const any = (name) => (name === "any" ? "" : name);
