@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -115,6 +116,10 @@ class AuditKeeper:
     async def keep(self, row: Mapping[str, Any]) -> Head:
         """Keep `row` at the end of its chain; return the head of the chain once it is committed."""
         return await self.rows.store.write(partial(self._keep, row))
+
+    def keep_soon(self, row: Mapping[str, Any]) -> asyncio.Future[Head]:
+        """Do what `keep` does, with the next write that anybody hands over to the store."""
+        return self.rows.store.write_soon(partial(self._keep, row))
 
     def _keep(self, row: Mapping[str, Any], connection: Connection) -> Head:
         sealed = self._added(connection, row)

@@ -68,7 +68,7 @@ class Trail:
         self._secrets = secrets
         self._failed = failed
         self._worked = worked
-        self._handed_over: set[asyncio.Task[None]] = set()
+        self._handed_over: set[asyncio.Future[Head]] = set()
         started = clock.now().astimezone(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         self.chain = f"{started}-{new_id('chain')[-12:]}"
         self.head: Head | None = None
@@ -91,28 +91,35 @@ class Trail:
         self._worked()
 
     async def _keep(self, row: Mapping[str, Any]) -> None:
-        head = await self._keeper.keep(row)
+        self._kept(await self._keeper.keep(row))
+
+    def _kept(self, head: Head) -> None:
         if self.head is None or head.seq > self.head.seq:
             self.head = head
 
     def hand_over(self, entry: Entry) -> None:
-        """Write `entry` without waiting for it; a failure goes to `failed`.
+        """Write `entry` with the next write, without waiting for it; a failure goes to `failed`.
 
         The store commits in the order in which it is handed rows, so what a turn commits
         after this is not acknowledged before this row is.
         """
-        task = asyncio.create_task(self._keep(self._row(entry)), name="audit row")
-        self._handed_over.add(task)
-        task.add_done_callback(self._reap)
+        kept = self._keeper.keep_soon(self._row(entry))
+        self._handed_over.add(kept)
+        kept.add_done_callback(self._reap)
 
-    def _reap(self, task: asyncio.Task[None]) -> None:
-        self._handed_over.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+    def _reap(self, kept: asyncio.Future[Head]) -> None:
+        self._handed_over.discard(kept)
+        if kept.cancelled():
+            return
+        if (error := kept.exception()) is not None:
             self._failed(error)
+        else:
+            self._kept(kept.result())
 
     async def flush(self) -> None:
         """Return once everything that was handed over is written, or has failed."""
-        await asyncio.gather(*tuple(self._handed_over), return_exceptions=True)
+        if self._handed_over:
+            await asyncio.wait(self._handed_over)
 
     async def page(
         self,

@@ -176,6 +176,18 @@ class SqlStore:
         """
         return self._writer.insert_soon(table, rows)
 
+    def write_soon(self, work: Callable[[Connection], T], *, order: str = "") -> asyncio.Future[T]:
+        """Run `work` with the next write, or a tenth of a second later; never waits.
+
+        Args:
+            work: The function.
+            order: See `write`.
+
+        Returns:
+            Is done once what it wrote is committed.
+        """
+        return self._writer.work_soon(work, order)
+
     async def close(self) -> None:
         """Finish the writes that were handed over, and close the database."""
         try:

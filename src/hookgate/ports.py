@@ -112,6 +112,19 @@ class Store(Protocol):
             Others may hold the same one, so nobody cancels it.
         """
 
+    def write_soon(self, work: Callable[[Connection], T], *, order: str = "") -> asyncio.Future[T]:
+        """Run `work` with the next write that anybody hands over; never waits.
+
+        What `insert_soon` is for rows, where more has to be done than to insert them.
+
+        Args:
+            work: The function.
+            order: See `write`.
+
+        Returns:
+            Is done once what it wrote is committed, or has what `write` would raise.
+        """
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +91,9 @@ class BrokenStore:
     async def write(self, work: Any, *, order: str = "") -> Any:
         if self.broken:
             raise StoreUnavailableError("the disk is gone")
+
+    def write_soon(self, work: Any, *, order: str = "") -> asyncio.Future[Any]:
+        return asyncio.ensure_future(self.write(work, order=order))
 
     async def insert(self, table: Any, rows: Any) -> None:
         if self.broken:

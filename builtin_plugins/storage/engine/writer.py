@@ -88,7 +88,7 @@ class Room:
 T = TypeVar("T")
 
 SOON = 0.1
-"""Seconds that rows of `Writer.insert_soon` wait for a job to go with."""
+"""Seconds that what goes with another job waits for one."""
 CLOSED = "the store is closed: the gateway is stopping"
 
 
@@ -133,7 +133,7 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._room = Room(queue_jobs)
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._company: list[Insert] = []
+        self._company: list[Insert | Work] = []
         self._alarm: asyncio.TimerHandle | None = None
         self._closed = False
         self._problem = ""
@@ -162,22 +162,34 @@ class Writer:
     def insert_soon(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> asyncio.Future[None]:
         """Insert `rows` in the group of the next job, or in one of their own after `SOON`."""
         if self._closed:
-            late: asyncio.Future[None] = self._loop.create_future()
-            late.set_exception(StoreUnavailableError(CLOSED))
-            return late
+            return self._too_late()
         columns = _columns(rows)
         last = self._company[-1] if self._company else None
-        if last is not None and last.table is table and last.columns == columns:
+        if type(last) is Insert and last.table is table and last.columns == columns:
             last.rows += rows
             last.weight += len(rows)
             return last.future
-        # One job for all of them: there are never more of these than of those that they go with.
+        return self._join(Insert(self._loop.create_future(), table, list(rows), columns))
+
+    def work_soon(self, work: Callable[[Connection], T], order: str = "") -> asyncio.Future[T]:
+        """Run `work` in the group of the next job, or in one of its own after `SOON`."""
+        if self._closed:
+            return self._too_late()
+        return self._join(Work(self._loop.create_future(), work, order))
+
+    def _join(self, job: Insert | Work) -> asyncio.Future[Any]:
+        """Have a job go with the next one that is handed over."""
+        # Those of one table are one job: there are hardly more of these than of what they go with.
         self._room.force()
-        job = Insert(self._loop.create_future(), table, list(rows), columns)
         self._company.append(job)
         if self._alarm is None:
             self._alarm = self._loop.call_later(SOON, self._put_company)
         return job.future
+
+    def _too_late(self) -> asyncio.Future[Any]:
+        late: asyncio.Future[Any] = self._loop.create_future()
+        late.set_exception(StoreUnavailableError(CLOSED))
+        return late
 
     async def work(self, work: Callable[[Connection], T], order: str = "") -> T:
         """Run `work` in a group's transaction, at its place; return once it is committed."""

@@ -232,6 +232,49 @@ async def test_rows_that_go_soon_wait_for_no_room_and_others_wait_for_theirs(
     assert await store.write(count_rows) == 1
 
 
+async def test_work_that_goes_soon_is_committed_with_the_next_write(store: SqlStore) -> None:
+    insert = ROWS.insert().values(id=1, text="a")
+    soon = store.write_soon(lambda connection: connection.execute(insert).rowcount)
+    assert not soon.done()
+    assert await store.write(count_rows) == 1
+    assert await soon == 1
+
+
+async def test_work_that_goes_soon_stands_between_rows_that_do(store: SqlStore) -> None:
+    before = store.insert_soon(ROWS, [{"id": 1, "text": "a"}])
+    soon = store.write_soon(count_rows)
+    behind = store.insert_soon(ROWS, [{"id": 2, "text": "b"}])
+    assert behind is not before
+    assert await soon == await store.write(count_rows) == 2
+    await asyncio.gather(before, behind)
+
+
+async def test_work_that_goes_soon_waits_for_no_other_write_for_long(store: SqlStore) -> None:
+    assert await store.write_soon(count_rows) == 0
+
+
+async def test_work_that_goes_soon_fails_by_itself(store: SqlStore) -> None:
+    def broken(connection: sa.Connection) -> None:
+        connection.execute(ROWS.insert().values(id=1, text="a"))
+        raise ValueError("no")
+
+    soon = store.write_soon(broken)
+    await store.insert(ROWS, [{"id": 2, "text": "b"}])
+    with pytest.raises(ValueError, match="no"):
+        await soon
+    assert await ids(store) == [2]
+
+
+async def test_work_that_goes_soon_is_refused_by_a_closed_store(opened: OpenStore) -> None:
+    store = await opened()
+    await store.write(METADATA.create_all)
+    soon = store.write_soon(count_rows)
+    await store.close()
+    assert soon.result() == 0
+    with pytest.raises(StoreUnavailableError, match="is closed"):
+        await store.write_soon(count_rows)
+
+
 async def test_no_rows_are_no_write(store: SqlStore) -> None:
     await store.insert(ROWS, [])
     assert await ids(store) == []

@@ -197,13 +197,19 @@ class MemoryStore:
 
     def insert_soon(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> asyncio.Future[None]:
         """Insert `rows` at once."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def work(connection: Connection) -> None:
+            connection.execute(insert(table), list(rows))
+
+        return self.write_soon(work)
+
+    def write_soon(self, work: Callable[[Connection], T], *, order: str = "") -> asyncio.Future[T]:
+        """Run `work` in a transaction, at once."""
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         try:
-            self.run(lambda connection: connection.execute(insert(table), list(rows)))
+            done.set_result(self.run(work))
         except Exception as error:  # noqa: BLE001 - whoever waits for it is told
             done.set_exception(error)
-        else:
-            done.set_result(None)
         return done
 
 
