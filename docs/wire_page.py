@@ -109,11 +109,12 @@ It stands for the token on `/ws`, on all operations and on routes that take the 
 `session`, in requests of the gateway's own pages alone. Whatever holds for the token holds for it:
 scopes, claims, its end, and that it was revoked. It lasts {SESSION_SECONDS // 3600} hours from
 when it was shown to `GET /v1/session`, which says who is logged in; `DELETE /v1/session` ends it at
-every gateway on the store, and closes its sockets. It holds no token of the settings, only its name
+every gateway on the store, and closes its sockets. A socket ends when the session does, as far as
+its gateway was shown it. It holds no token of the settings, only its name
 and a signature; a credential that a plugin knows is in it as it is, and the plugin is asked about
 it each time. Where a listener has no tokens nobody logs in. Browsers keep cookies apart by host,
-not by port: a server at another port of the same host gets this one as well, and another gateway
-there takes its place.
+not by port or path: a server at another port of the same host gets this one as well. Its name is
+of the gateways on one store, so another gateway there leaves it in its place.
 
 A client of the gateway's own user can see that it speaks to the gateway of its home folder, and
 to nobody who has taken the port, before it sends a token or a message: it reads `key` from

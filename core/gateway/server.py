@@ -82,18 +82,23 @@ class Server:
         """Count `client` among those that are connected, for as long as it is.
 
         A token that was revoked since it let the client in ends it at once, and one that
-        expires ends it then.
+        expires ends it then; so does a session that nobody has shown again.
         """
         self.clients.add(client)
         if client.token and not self.gate.tokens.holds(client.token):
             client.end(1008, TOKEN_REVOKED)
         if client.session and self.gate.sessions.has_ended(client.session):
             client.end(1008, SESSION_ENDED)
-        expiry = Expiry(client.principal, self.host.clock, lambda: client.end(1008, EXPIRED))
+        clock = self.host.clock
+        ends = [Expiry(client.principal, clock, lambda: client.end(1008, EXPIRED))]
+        if client.session:
+            lasts = self.gate.sessions.lasts(client.session)
+            ends.append(Expiry(lasts, clock, lambda: client.end(1008, SESSION_ENDED)))
         try:
             yield
         finally:
-            expiry.cancel()
+            for expiry in ends:
+                expiry.cancel()
             self.clients.remove(client)
 
     def revoked(self, name: str) -> None:

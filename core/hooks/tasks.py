@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
     from contextvars import Context
+    from datetime import datetime
 
     from hookgate.core.domain.ports import Clock
-    from hookgate.core.domain.turn import Principal, SessionKey
+    from hookgate.core.domain.turn import SessionKey
 
 T = TypeVar("T")
 
@@ -206,29 +207,39 @@ class InSessionOrder:
             await asyncio.wait(tuple(self._last.values()))
 
 
+class Expiring(Protocol):
+    """What expires, such as a principal."""
+
+    @property
+    def expires(self) -> datetime | None:
+        """When; None for never."""
+
+
 class Expiry:
-    """Calls a function when a principal expires; it may do so at once.
+    """Calls a function when something expires; it may do so at once.
 
     Args:
-        principal: The principal; nothing is done for one that never expires.
+        what: What may expire; nothing is done for what never does.
         clock: Says when that is. It is looked at again at least each `LOOK` seconds: it may be
-            set, and a machine that sleeps stops no wall clock.
+            set, a machine that sleeps stops no wall clock, and what expires may last longer by
+            then.
         end: Ends what it has under way; must not wait.
     """
 
     LOOK = 60.0
 
-    def __init__(self, principal: Principal, clock: Clock, end: Callable[[], object]) -> None:
-        self._expires = principal.expires
+    def __init__(self, what: Expiring, clock: Clock, end: Callable[[], object]) -> None:
+        self._what = what
         self._clock = clock
         self._end = end
         self._timer: asyncio.TimerHandle | None = None
-        if self._expires is not None:
+        if what.expires is not None:
             self._look()
 
     def _look(self) -> None:
-        assert self._expires is not None, "only who expires is watched"
-        left = (self._expires - self._clock.now()).total_seconds()
+        expires = self._what.expires
+        assert expires is not None, "only what expires is watched"
+        left = (expires - self._clock.now()).total_seconds()
         if left <= 0:
             self._end()
         else:

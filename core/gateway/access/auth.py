@@ -329,25 +329,30 @@ class AccessGate:
                 too often, and what came was never right before; or a stranger asks on loopback.
         """
         client = self._client(request)
-        taken = self._with_session(request, forms) if SESSION in forms else forms
+        taken = forms
+        if SESSION in forms:
+            taken = await self._with_session(request, forms)
         credential = read_credential(request.headers, taken, client=_shown(client))
         if credential is None:
             return None if self.tokens.configured else self._owner(request)
         if credential.kind == "cookie":
             # Not counted: a foreign page could make the browser that it is in fail at will.
             self._check_own_page(request)
-            if credential.name in SESSION_COOKIES:
+            if credential.name.startswith(SESSION_COOKIES):
                 return await self._check_session(credential, request, _counted(client))
         return await self._check(credential, request, _counted(client))
 
-    def _with_session(self, request: web.Request, forms: Collection[str]) -> Collection[str]:
+    async def _with_session(self, request: web.Request, forms: Collection[str]) -> Collection[str]:
         """Return the forms with the cookie by which a session comes over this connection.
 
         Where nobody can log in no session counts: a cookie of before shuts no owner out.
+
+        Raises:
+            WireError: There are cookies, and it cannot be found out which one that is.
         """
         others = [form for form in forms if form != SESSION]
-        if self.tokens.configured or self._asks_plugins:
-            others.append(COOKIE + SESSION_COOKIES[not self.is_secure(request)])
+        if "Cookie" in request.headers and (self.tokens.configured or self._asks_plugins):
+            others.append(COOKIE + await self.sessions.cookie(secure=self.is_secure(request)))
         return others
 
     def is_secure(self, request: web.Request) -> bool:
@@ -368,7 +373,7 @@ class AccessGate:
             caller = await self._check(shown, request, address)
         return replace(caller, session=session.id)
 
-    def shown_session(self, request: web.Request) -> str:
+    async def shown_session(self, request: web.Request) -> str:
         """Return the cookie of the session that a request brings; "" where it brings none.
 
         Whether what opened the session is still right is not asked.
@@ -376,7 +381,8 @@ class AccessGate:
         Raises:
             WireError: A foreign page asks, or there is more than one credential.
         """
-        shown = read_credential(request.headers, self._with_session(request, (SESSION,)))
+        taken = await self._with_session(request, (SESSION,))
+        shown = read_credential(request.headers, taken)
         if shown is None:
             return ""
         self._check_own_page(request)

@@ -15,8 +15,9 @@ import hashlib
 import hmac
 import re
 import secrets as random
-from collections import Counter
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from hookgate.core.domain.errors import StoreError
@@ -25,7 +26,7 @@ from hookgate.core.gateway.access.credentials import MAX_CREDENTIAL, SESSION_COO
 from hookgate.core.gateway.codes import wire_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from hookgate.core.domain.errors import WireError
     from hookgate.core.domain.ports import Switch, Switches
@@ -54,7 +55,13 @@ and nobody ends those of others by logging out. Where none has ended two, a new 
 WHOSE = 16
 """Digits of a session's id that say which credential opened it, not what that is."""
 
+MARK = 12
+"""Digits of the cookie's name that tell gateways apart."""
+
 KEY_BYTES = 32
+
+MOST_SHOWN = 4096
+"""Sessions of which it is remembered when they end, those that were shown last."""
 
 _FORM = re.compile(
     r"(?P<signed>v1\.(?P<id>[0-9a-f]{32})\.(?P<since>[0-9]{1,12})"
@@ -77,6 +84,26 @@ class BrowserSession:
     credential: str
 
 
+class SessionTime:
+    """How long a session lasts: longer, whenever this gateway is shown it again.
+
+    Args:
+        session_id: The session.
+        shown: When each session ends, by what was shown of it.
+    """
+
+    def __init__(self, session_id: str, shown: Mapping[str, int]) -> None:
+        self._session_id = session_id
+        self._shown = shown
+        self._ends = 0
+
+    @property
+    def expires(self) -> datetime:
+        """When it ends."""
+        self._ends = max(self._ends, self._shown.get(self._session_id, 0))
+        return datetime.fromtimestamp(self._ends, UTC)
+
+
 class BrowserSessions:
     """The sessions of browsers at one gateway.
 
@@ -89,13 +116,27 @@ class BrowserSessions:
         self._host = host
         self._tokens = tokens
         self._key = random.token_bytes(KEY_BYTES)
+        self._mark = ""
         self._ended: dict[str, int] = {}
+        self._shown: OrderedDict[str, int] = OrderedDict()
         self._switches: Switches | None = None
         self._watchers: list[Callable[[str], None]] = []
 
     def watch(self, watcher: Callable[[str], None]) -> None:
         """Call `watcher` with what the ids of ended sessions begin with, here or elsewhere."""
         self._watchers.append(watcher)
+
+    async def cookie(self, *, secure: bool) -> str:
+        """Return the name of the cookie: of all gateways on this store, and of no others.
+
+        Args:
+            secure: Whether it goes over TLS.
+
+        Raises:
+            WireError: The store fails.
+        """
+        await self._open()
+        return f"{SESSION_COOKIES[not secure]}-{self._mark}"
 
     async def issue(self, token: str, credential: str, session_id: str = "") -> tuple[str, int]:
         """Return a cookie's value, and when its session ends.
@@ -122,6 +163,7 @@ class BrowserSessions:
                 f"found a credential of {len(value)} characters, which no cookie holds",
                 action="log in with a shorter one",
             )
+        self._show(session_id, since)
         return cookie, since + SESSION_SECONDS
 
     async def read(self, value: str) -> BrowserSession:
@@ -145,6 +187,7 @@ class BrowserSessions:
         lost = match["kind"] == "t" and token is None
         if not right or lost or late or ended:
             raise _ended()
+        self._show(match["id"], since)
         return BrowserSession(match["id"], token, "" if token else held)
 
     async def renew(self, value: str) -> tuple[str, int]:
@@ -156,6 +199,16 @@ class BrowserSessions:
         session = await self.read(value)
         name = session.token.name if session.token else ""
         return await self.issue(name, session.credential, session.id)
+
+    def _show(self, session_id: str, since: int) -> None:
+        """Remember when a session ends, as far as this gateway was shown it."""
+        self._shown[session_id] = max(since + SESSION_SECONDS, self._shown.pop(session_id, 0))
+        if len(self._shown) > MOST_SHOWN:
+            self._shown.popitem(last=False)
+
+    def lasts(self, session_id: str) -> SessionTime:
+        """Return how long a session lasts that was shown just now."""
+        return SessionTime(session_id, self._shown)
 
     def has_ended(self, session_id: str) -> bool:
         """Whether a session was ended before its time."""
@@ -231,6 +284,7 @@ class BrowserSessions:
             raise ValueError(f"found a key of {len(key)} bytes, expected {KEY_BYTES}")
         self._host.secrets.register(str(switch.value))
         self._key = key
+        self._mark = hmac.new(key, b"the name of the cookie", hashlib.sha256).hexdigest()[:MARK]
 
     def _heard_ended(self, switch: Switch) -> None:
         fresh = _ended_in(switch)
@@ -292,9 +346,8 @@ def _held(text: str) -> str | None:
         return None
 
 
-def session_cookie(value: str, *, secure: bool) -> str:
+def session_cookie(name: str, value: str, *, secure: bool) -> str:
     """Return the header ``Set-Cookie`` for a session; an empty value takes the cookie back."""
-    name = SESSION_COOKIES[0 if secure else 1]
     seconds = SESSION_SECONDS if value else 0
     ending = "; Secure" if secure else ""
     return f"{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{ending}"

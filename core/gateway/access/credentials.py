@@ -32,7 +32,8 @@ SESSION = "session"
 """The form of a browser's session, whose cookie the gateway itself has given."""
 
 SESSION_COOKIES = ("__Host-hookgate", "hookgate-session")
-"""The names of that cookie: over TLS, where no other host can set it, and without."""
+"""What the names of that cookie begin with: over TLS, where no other host can set it, and without.
+What follows tells gateways apart: a browser sends a host's cookies to each of its ports."""
 
 FORMS = ("bearer", "x-api-key", "subprotocol")
 """The forms of a credential that a route takes where it does not say otherwise."""
@@ -56,7 +57,7 @@ def check_forms(forms: Collection[Any]) -> tuple[str, ...]:
             isinstance(form, str)
             and form.startswith(COOKIE)
             and _COOKIE_NAME.fullmatch(form.removeprefix(COOKIE))
-            and form.removeprefix(COOKIE) not in SESSION_COOKIES
+            and not form.removeprefix(COOKIE).startswith(SESSION_COOKIES)
         ):
             raise StartError(
                 f"found the credential {form!r}, expected {', '.join(map(repr, FORMS))}, "

@@ -60,7 +60,7 @@ async def log_in(server: Server, request: web.Request) -> web.Response:
     gate = server.gate
     caller = await gate.check(gate.credential(token, request), request)
     cookie, ends = await gate.sessions.issue(caller.token, "" if caller.token else token)
-    return _answer(server, request, caller, cookie, ends)
+    return await _answer(server, request, caller, cookie, ends)
 
 
 async def show(server: Server, request: web.Request) -> web.Response:
@@ -71,10 +71,10 @@ async def show(server: Server, request: web.Request) -> web.Response:
     """
     caller = request[CALLER]
     if not caller.session:
-        return _answer(server, request, caller)
+        return await _answer(server, request, caller)
     gate = server.gate
-    cookie, ends = await gate.sessions.renew(gate.shown_session(request))
-    return _answer(server, request, caller, cookie, ends)
+    cookie, ends = await gate.sessions.renew(await gate.shown_session(request))
+    return await _answer(server, request, caller, cookie, ends)
 
 
 async def log_out(server: Server, request: web.Request) -> web.Response:
@@ -86,7 +86,7 @@ async def log_out(server: Server, request: web.Request) -> web.Response:
         WireError: A foreign page asks, more than one credential came, or it cannot be kept that
             the session was ended.
     """
-    sessions, shown = server.gate.sessions, server.gate.shown_session(request)
+    sessions, shown = server.gate.sessions, await server.gate.shown_session(request)
     try:
         ended = (await sessions.read(shown)).id if shown else ""
     except WireError as error:
@@ -96,11 +96,11 @@ async def log_out(server: Server, request: web.Request) -> web.Response:
     if ended:
         await sessions.end(ended)
     response = web.Response(status=204)
-    _set_cookie(server, request, response, "")
+    await _set_cookie(server, request, response, "")
     return response
 
 
-def _answer(
+async def _answer(
     server: Server, request: web.Request, caller: Caller, cookie: str = "", ends: int = 0
 ) -> web.Response:
     result = SessionResult(
@@ -110,10 +110,13 @@ def _answer(
     )
     response = web.Response(body=server.body(result), content_type="application/json")
     if cookie:
-        _set_cookie(server, request, response, cookie)
+        await _set_cookie(server, request, response, cookie)
     return response
 
 
-def _set_cookie(server: Server, request: web.Request, response: web.Response, cookie: str) -> None:
+async def _set_cookie(
+    server: Server, request: web.Request, response: web.Response, cookie: str
+) -> None:
     secure = server.gate.is_secure(request)
-    response.headers["Set-Cookie"] = session_cookie(cookie, secure=secure)
+    name = await server.gate.sessions.cookie(secure=secure)
+    response.headers["Set-Cookie"] = session_cookie(name, cookie, secure=secure)

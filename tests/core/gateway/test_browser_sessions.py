@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from tests.builtin_plugins.turns import TurnedClock, make_host
 from tests.core.gateway.test_authenticate import ALICE, Keys, model
 from tests.core.gateway.test_route_options import Compat
+from tests.support.script import until
 from tests.support.wire import Served, bearer, serving, tokens
 
 from hookgate.core.domain.errors import StoreError, WireError
@@ -28,6 +31,7 @@ from hookgate.core.gateway.access.browser import (
     BrowserSessions,
 )
 from hookgate.core.gateway.access.tokens import DEAF_SECONDS, Token, TokenBook
+from hookgate.core.hooks.tasks import Expiry
 from hookgate.sessions import FileSwitches
 
 OWN = {"Sec-Fetch-Site": "same-origin"}
@@ -42,6 +46,11 @@ async def log_in(served: Served, token: str, **more: Any) -> dict[str, str]:
         cookie = answer.headers["Set-Cookie"]
     served.http.cookie_jar.clear()
     return {**OWN, "Cookie": cookie.partition(";")[0]}
+
+
+def name_of(page: dict[str, str]) -> str:
+    """Return the name of the cookie of a session."""
+    return page["Cookie"].partition("=")[0]
 
 
 async def status_of(served: Served, page: dict[str, str]) -> int:
@@ -87,11 +96,11 @@ async def test_no_script_of_a_page_and_no_other_site_gets_at_the_cookie() -> Non
                 return answer.headers["Set-Cookie"]
 
         plain, _, attributes = (await cookie()).partition(";")
-        assert plain.startswith("hookgate-session=v1.")
+        assert re.match(r"hookgate-session-[0-9a-f]{12}=v1\.", plain)
         assert attributes.strip() == f"Path=/; Max-Age={SESSION_SECONDS}; HttpOnly; SameSite=Strict"
         forwarded = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "192.0.2.1"}
         secured = await cookie(**forwarded)
-        assert secured.startswith("__Host-hookgate=v1.")
+        assert re.match(r"__Host-hookgate-[0-9a-f]{12}=v1\.", secured)
         assert secured.endswith("; Secure")
         # What came over TLS counts there alone.
         value = secured.partition(";")[0]
@@ -192,6 +201,51 @@ async def test_it_lasts_twelve_hours_after_it_was_shown_last_and_no_longer_than_
         assert await status_of(served, page) == 401
 
 
+async def test_gateways_of_one_host_name_leave_each_other_their_cookies(tmp_path: Path) -> None:
+    section, made = tokens(ann={})
+    async with AsyncExitStack() as stack:
+        one, same, other = [
+            await stack.enter_async_context(serving(wire=section)) for _ in range(3)
+        ]
+        switches = FileSwitches(tmp_path)
+        for each in (one, same):
+            each.gate.host.provide(SWITCHES, switches)
+        here, there = await log_in(one, made["ann"]), await log_in(other, made["ann"])
+        assert name_of(here) == name_of(await log_in(same, made["ann"])) != name_of(there)
+        # A browser sends both to each: to it, ports of a host are one.
+        both = {**OWN, "Cookie": f"{here['Cookie']}; {there['Cookie']}"}
+        assert [await status_of(each, both) for each in (one, same, other)] == [200, 200, 200]
+        assert await logged_out(other, both) == 204
+        assert [await status_of(each, both) for each in (one, same, other)] == [200, 200, 401]
+
+
+async def test_a_socket_ends_with_its_session_and_lasts_as_long_as_that_is_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = TurnedClock()
+    section, made = tokens(ann={})
+    monkeypatch.setattr(Expiry, "LOOK", 0.01)
+    looks: list[Expiry] = []
+    look = Expiry._look
+    monkeypatch.setattr(Expiry, "_look", lambda self: (looks.append(self), look(self)))
+    async with serving(wire=section) as served:
+        served.gate.host.provide(CLOCK, clock)
+        page = await log_in(served, made["ann"])
+        async with served.socket(headers=page) as socket:
+            clock.advance(SESSION_SECONDS - 1)
+            async with served.http.get(served.url + PATH, headers=page) as answer:
+                assert answer.status == 200
+            clock.advance(SESSION_SECONDS - 1)
+            looked = len(looks)
+            await until(lambda: len(looks) > looked + 1)
+            assert await socket.result("ping") == {"pong": True}
+            clock.advance(2)
+            assert await socket.closed() == 1008
+        with pytest.raises(aiohttp.WSServerHandshakeError):
+            async with served.socket(headers=page):
+                raise AssertionError("it was let in")
+
+
 async def test_logging_out_ends_it_everywhere_and_closes_its_sockets(tmp_path: Path) -> None:
     section, made = tokens(ann={})
     switches = FileSwitches(tmp_path)
@@ -210,7 +264,7 @@ async def test_logging_out_ends_it_everywhere_and_closes_its_sockets(tmp_path: P
             assert await status_of(one, page) == 401
             assert await status_of(one, other) == 200
         # Logging out twice, or with what never was a session, takes the cookie back all the same.
-        for cookie in (page["Cookie"], "hookgate-session=junk"):
+        for cookie in (page["Cookie"], f"{name_of(page)}=junk"):
             headers = {**OWN, "Cookie": cookie}
             async with here.http.delete(here.url + PATH, headers=headers) as answer:
                 assert answer.status == 204
@@ -263,7 +317,7 @@ async def test_logging_out_says_so_where_it_does_not() -> None:
     section, made = tokens(ann={})
     async with serving(wire=section) as served:
         page = await log_in(served, made["ann"])
-        both = {**page, "Cookie": f"{page['Cookie']}; hookgate-session=junk"}
+        both = {**page, "Cookie": f"{page['Cookie']}; {name_of(page)}=junk"}
         assert await logged_out(served, both) == 401
         assert await status_of(served, page) == 200
 
@@ -359,7 +413,8 @@ async def test_nobody_logs_in_where_no_token_is_needed() -> None:
         status, who = await served.get(PATH)
         assert (status, who["principal"], who["expires"]) == (200, "loopback", None)
         # What is left in the browser of another time shuts no owner out.
-        assert await status_of(served, {**OWN, "Cookie": "hookgate-session=v1.x"}) == 200
+        name = await served.server.gate.sessions.cookie(secure=False)
+        assert await status_of(served, {**OWN, "Cookie": f"{name}=v1.x"}) == 200
 
 
 async def test_without_its_key_or_word_of_the_others_no_session_counts(tmp_path: Path) -> None:
