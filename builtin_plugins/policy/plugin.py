@@ -17,6 +17,7 @@ from hookgate import (
     Operation,
     StartError,
     ToolCall,
+    ToolResult,
     Turn,
     TurnKey,
     Verdict,
@@ -29,7 +30,7 @@ from hookgate.builtin_plugins.policy.judge.facts import History, facts_of
 from hookgate.builtin_plugins.policy.judge.judging import Judge
 from hookgate.builtin_plugins.policy.operations import ApprovalOperations, QuarantineOperations
 from hookgate.builtin_plugins.policy.rules.files import read_rules
-from hookgate.builtin_plugins.policy.rules.linting import nobody_named
+from hookgate.builtin_plugins.policy.rules.linting import nobody_named, past_deadline
 from hookgate.builtin_plugins.policy.rules.model import Rule
 from hookgate.builtin_plugins.policy.rules.version import policy_version
 from hookgate.builtin_plugins.policy.settings import PolicySettings
@@ -47,6 +48,9 @@ RULES = "policy rules"
 
 APPROVERS = "policy approvers"
 """What `status` calls rules whose approvers are nobody."""
+
+WAITS = "policy waits"
+"""What `status` calls rules whose questions cannot wait as long as they say."""
 
 SHADOW: TurnKey[dict[str, tuple[RuleOutcome, ...]]] = TurnKey("policy.shadow")
 
@@ -140,7 +144,7 @@ class Plugin:
         if self._judge.engine.rules:
             self._count(host, decision)
             if decision.allowed:
-                self._history.add(host.clock.monotonic(), facts_of(turn, call))
+                self._history.add(host.clock.monotonic(), facts_of(turn, call), call=call.id)
         for outcome in (turn.get(SHADOW) or {}).get(call.id, ()):
             data = {
                 "rule": outcome.rule.name,
@@ -155,6 +159,12 @@ class Plugin:
             hits.would, hits.last = hits.would + 1, host.clock.now()
             host.log.info("rule in shadow mode", **data)
             await host.record("policy_shadow", **data)
+
+    @hookimpl
+    def tool_finished(self, turn: Turn, call: ToolCall, result: ToolResult) -> None:
+        """Note whether a call did what it was to do, for rules that wait for one."""
+        if self._judge.engine.rules:
+            self._history.finished(turn.id, call.id, done=result.status == "done")
 
     @hookimpl
     async def resolve_ask(self, turn: Turn, call: ToolCall, ask: Ask) -> Decision | None:
@@ -182,6 +192,8 @@ class Plugin:
     def _tell_of_approvers(self, host: Host) -> None:
         odd = nobody_named(self._judge.engine.rules, self._settings.approvals)
         host.standing(APPROVERS).note(brief([str(one) for one in odd]))
+        late = past_deadline(self._judge.engine.rules, host.settings.turn.deadline_seconds)
+        host.standing(WAITS).note(brief([str(one) for one in late]))
 
     def _judging_by(self, engine: Engine) -> Judge:
         def recheck(turn: Turn, call: ToolCall) -> str:

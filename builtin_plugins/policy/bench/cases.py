@@ -105,7 +105,7 @@ def run_case(bench: Bench, case: Case, *, every: bool = False) -> Tried:
     """Judge a case and hold what follows against what should."""
     history = History()
     for happened in sorted(case.before, key=lambda one: one.at):
-        history.add(happened.at, recorded(happened.facts))
+        history.add(happened.at, recorded(happened.facts), done=happened.done)
     found = bench.under(case.profile).decide(case.facts, history, NOW, every=every)
     wrong = []
     if found.effect != case.effect:
@@ -262,6 +262,7 @@ class Earlier(Call):
 
     turn: TurnText = Circumstances()
     seconds_ago: Annotated[float, lasting(LONGEST, NO_LONGER_AGO, 0)] | None = None
+    failed: bool = False
     same_turn: bool = True
     same_session: bool = True
 
@@ -276,7 +277,7 @@ class Earlier(Call):
             turn = replace(turn, session=f"another:{number}:x:x")
         # Without a time, the calls of a list lie a second apart.
         ago = float(count - number) if self.seconds_ago is None else self.seconds_ago
-        return Happened(at=NOW - ago, facts=self.facts(turn, tools))
+        return Happened(at=NOW - ago, facts=self.facts(turn, tools), done=not self.failed)
 
 
 class Expectation(DocumentModel):

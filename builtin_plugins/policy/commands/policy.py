@@ -70,19 +70,22 @@ def check(
 ) -> None:
     """Check rules: what cannot be read, what never counts, what contradicts another rule.
 
-    Exit code 1 if the gateway would not start with them; 0 with warnings alone.
+    Exit code 1 if the gateway would not start with them, or a question would outlast its turn;
+    0 with warnings alone.
 
     Example:
         hookgate policy check rules --strict
     """
     from hookgate.builtin_plugins.policy.bench.cases import rule_paths
     from hookgate.builtin_plugins.policy.rules.files import read_rules
-    from hookgate.builtin_plugins.policy.rules.linting import lint, lint_tools
+    from hookgate.builtin_plugins.policy.rules.linting import lint, lint_tools, past_deadline
 
     state = state_of(ctx)
     reading = read_rules(rule_paths(paths_of(state, paths)))
-    problems, skipped = list(reading.problems), ""
+    problems, skipped, wrong = list(reading.problems), "", reading.failed
     if not reading.failed:
+        beyond = past_deadline(reading.found, state.settings.turn.deadline_seconds)
+        problems, wrong = [*problems, *beyond], bool(beyond)
         problems += lint(reading.found, settings_of(state))
         if with_tools:
             try:
@@ -91,7 +94,7 @@ def check(
                 skipped = f"names and arguments of tools were not looked at: {error}"
     problems.sort(key=lambda one: (one.file, one.line or 0))
     data = {
-        "ok": not reading.failed,
+        "ok": not wrong,
         "rules": [rule.name for rule in reading.found],
         "problems": [asdict(one) for one in problems],
         "skipped": skipped,
@@ -106,13 +109,13 @@ def check(
             console.print(problem_line(one), soft_wrap=True)
         if skipped:
             console.print(skipped, style="yellow", markup=False, soft_wrap=True)
-        if reading.failed:
-            console.print(Text(_wrong(reading.problems), style="bold red"))
+        if wrong:
+            console.print(Text(_wrong(problems), style="bold red"))
         else:
             console.print(Text.assemble(("ok ", "bold green"), counted(len(reading.found), "rule")))
 
     state.show(data, render)
-    if reading.failed or (strict and problems):
+    if wrong or (strict and problems):
         raise typer.Exit(1)
 
 

@@ -20,17 +20,25 @@ class Kind:
     def __init__(self, match: Match) -> None:
         self._match = match
         self._checks = match.checks()
-        self._tools: dict[tuple[Any, ...], bool] = {}
+        self._tools: dict[tuple[Any, ...], bool | None] = {}
+
+    def was(self, facts: Facts) -> bool:
+        """Whether a call was such a one for sure."""
+        return self._of_tool(facts) is True and all(check(facts) for check in self._checks)
 
     def may_have(self, facts: Facts) -> bool:
         """Whether a call was such a one, or may have been: what nobody declared counts as that."""
+        return self._of_tool(facts) is not False and all(check(facts) for check in self._checks)
+
+    def _of_tool(self, facts: Facts) -> bool | None:
         key = (facts.tool, facts.plugin, facts.sandbox, facts.owner, facts.flags)
-        of_tool = self._tools.get(key)
-        if of_tool is None:
+        try:
+            return self._tools[key]
+        except KeyError:
             if len(self._tools) >= TOOLS:
                 self._tools.clear()
-            of_tool = self._tools[key] = self._match.of_tool(facts) is not False
-        return of_tool and all(check(facts) for check in self._checks)
+            of_tool = self._tools[key] = self._match.of_tool(facts)
+            return of_tool
 
 
 def same_scope(scope: Scope, one: Facts, other: Facts) -> bool:

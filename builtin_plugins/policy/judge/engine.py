@@ -190,12 +190,16 @@ class _Ready:
         checks: The parts of its match that look at circumstances.
         before: The calls one of which must have come before.
         counted: The calls of which there must have been so many.
+        unless: The calls none of which may have come before.
+        without: The calls that it is not about.
     """
 
     rule: Rule
     checks: tuple[Callable[[Facts], bool], ...]
     before: Kind | None
     counted: Kind | None
+    unless: Kind | None
+    without: Kind | None
 
     def fits(self, facts: Facts) -> bool:
         """Whether it is about such circumstances."""
@@ -203,12 +207,14 @@ class _Ready:
 
 
 def _ready(rule: Rule) -> _Ready:
-    after, more = rule.after, rule.more_than
+    after, more, unless = rule.after, rule.more_than, rule.unless
     return _Ready(
         rule=rule,
         checks=rule.match.checks(),
         before=None if after is None else Kind(after.match),
         counted=None if more is None else Kind(more.match or rule.match),
+        unless=None if unless is None else Kind(unless.after.match),
+        without=None if rule.not_ is None else Kind(rule.not_),
     )
 
 
@@ -271,7 +277,7 @@ def _planned(groups: Iterable[_Group], facts: Facts) -> _Plan:
 
 def _settled(rule: Rule, of_tool: bool | None) -> RuleOutcome | None:
     """Return what a rule says whose match is all there is to it; None for other rules."""
-    if rule.when is not None or rule.after is not None or rule.more_than is not None:
+    if (rule.when, rule.after, rule.more_than, rule.not_, rule.unless) != (None,) * 5:
         return None
     return _outcome(rule, "" if of_tool else UNDECLARED)
 
@@ -357,6 +363,14 @@ class _Looker:
         if more is not None and ready.counted and not self._more(ready.counted, more):
             return "there were not so many calls"
         unknown = "" if of_tool else UNDECLARED
+        if ready.without is not None and ready.without.may_have(self.facts):
+            if ready.without.was(self.facts):
+                return "it leaves such calls out"
+            unknown = UNDECLARED
+        if rule.unless is not None and ready.unless is not None:
+            earlier = self._earlier(ready.unless, rule.unless.after, sure=rule.tightens)
+            if any(True for _ in earlier):
+                return "the call came before that it waits for"
         if rule.when is not None:
             held = rule.when.holds(self.variables)
             if held is False:
@@ -365,13 +379,17 @@ class _Looker:
                 unknown = f"its condition cannot be decided: {held}"
         return _outcome(rule, unknown)
 
-    def _earlier(self, kind: Kind, part: After | MoreThan) -> Iterator[Facts]:
+    def _earlier(
+        self, kind: Kind, part: After | MoreThan, *, sure: bool = False
+    ) -> Iterator[Facts]:
+        """Yield the earlier calls of a kind: those that may be such, or are `sure` and done."""
         facts, scope = self.facts, part.scope
         start = float("-inf") if part.within is None else self.now - part.within
         session = facts.session if scope == "session" else None
         turn = facts.turn if scope == "turn" else None
-        for earlier in self.history.since(start, session, turn):
-            if same_scope(scope, earlier, facts) and kind.may_have(earlier):
+        of_kind = kind.was if sure else kind.may_have
+        for earlier in self.history.since(start, session, turn, done=sure):
+            if same_scope(scope, earlier, facts) and of_kind(earlier):
                 yield earlier
 
     def _more(self, kind: Kind, more: MoreThan) -> bool:

@@ -126,17 +126,21 @@ def facts_of(turn: Turn, call: ToolCall) -> Facts:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Happened:
     """A call that was allowed.
 
     Attributes:
         at: When, in seconds of a clock that never goes backwards.
         facts: The call.
+        done: Whether it did what it was to do, as far as that is known.
+        call: Its id, while it has not come to its end.
     """
 
     at: float
     facts: Facts
+    done: bool = True
+    call: str = ""
 
 
 class History:
@@ -150,20 +154,43 @@ class History:
         self._calls: deque[Happened] = deque()
         self._sessions: dict[str, deque[Happened]] = {}
         self._turns: dict[str, deque[Happened]] = {}
+        self._begun: dict[tuple[str, str], Happened] = {}
 
-    def add(self, at: float, facts: Facts) -> None:
-        """Remember a call that was allowed at `at`."""
-        happened = Happened(at=at, facts=facts)
+    def add(self, at: float, facts: Facts, *, call: str = "", done: bool = True) -> None:
+        """Remember a call that was allowed at `at`.
+
+        Args:
+            at: Seconds of the clock.
+            facts: The call.
+            call: Its id, where `finished` will tell of its end.
+            done: Whether it did what it was to do.
+        """
+        happened = Happened(at=at, facts=facts, done=done and not call, call=call)
+        if call:
+            self._begun[facts.turn, call] = happened
         self._calls.append(happened)
         self._sessions.setdefault(facts.session, deque()).append(happened)
         self._turns.setdefault(facts.turn, deque()).append(happened)
         while self._calls[0].at < at - LONGEST or len(self._calls) > self._kept:
-            oldest = self._calls.popleft().facts
+            gone = self._calls.popleft()
+            oldest = gone.facts
             _drop_first(self._sessions, oldest.session)
             _drop_first(self._turns, oldest.turn)
+            if gone.call:
+                self._begun.pop((oldest.turn, gone.call), None)
+
+    def finished(self, turn: str, call: str, *, done: bool) -> None:
+        """Note what became of a call that was added with its id."""
+        if (happened := self._begun.pop((turn, call), None)) is not None:
+            happened.done, happened.call = done, ""
 
     def since(
-        self, at: float, session: str | None = None, turn: str | None = None
+        self,
+        at: float,
+        session: str | None = None,
+        turn: str | None = None,
+        *,
+        done: bool = False,
     ) -> Iterable[Facts]:
         """Return the calls that were allowed at `at` or later, the newest first.
 
@@ -171,6 +198,7 @@ class History:
             at: Seconds of the clock.
             session: Those of one session alone.
             turn: Those of one turn alone, whatever the session.
+            done: Those alone that did what they were to do.
         """
         calls: Iterable[Happened]
         if turn is not None:
@@ -182,7 +210,8 @@ class History:
         for happened in calls:
             if happened.at < at:
                 return
-            yield happened.facts
+            if happened.done or not done:
+                yield happened.facts
 
     def __len__(self) -> int:
         return len(self._calls)

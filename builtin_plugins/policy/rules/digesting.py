@@ -30,7 +30,13 @@ def _after(part: After | MoreThan | None) -> dict[str, Any]:
 
 def said(rule: Rule) -> dict[str, Any]:
     """Return what a rule says, without where it stands."""
+    more = {}
+    if rule.not_ is not None:
+        more["not"] = _plain(rule.not_)
+    if rule.unless is not None:
+        more["unless"] = {"after": _after(rule.unless.after)}
     return {
+        **more,
         "name": rule.name,
         "effect": rule.effect,
         "mode": rule.mode,

@@ -15,8 +15,17 @@ from hookgate import Flags
 from hookgate.builtin_plugins.policy.judge.engine import STRICTNESS
 from hookgate.builtin_plugins.policy.judge.facts import KEPT, Facts
 from hookgate.builtin_plugins.policy.rules.conditions import Condition, Variables
-from hookgate.builtin_plugins.policy.rules.model import After, Match, MoreThan, Rule, fits
+from hookgate.builtin_plugins.policy.rules.model import (
+    PROVEN,
+    After,
+    FlagSet,
+    Match,
+    MoreThan,
+    Rule,
+    fits,
+)
 from hookgate.kit.content.problems import Problem
+from hookgate.kit.durations import told
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.settings import ApprovalSettings, PolicySettings
@@ -107,6 +116,23 @@ def nobody_named(rules: Sequence[Rule], approvals: ApprovalSettings) -> list[Pro
     ]
 
 
+def past_deadline(rules: Sequence[Rule], deadline: float) -> list[Problem]:
+    """Return what is wrong with rules whose questions would outlast any turn, of `deadline` s."""
+    return [
+        replace(
+            _odd(
+                rule,
+                f"a question that waits {told(rule.timeout)}, and its turn ends after "
+                f"{told(deadline)}, which ends the question as well",
+                f"at most {told(deadline)}, or a longer `[turn] deadline_seconds`",
+            ),
+            severity="error",
+        )
+        for rule in rules
+        if rule.timeout is not None and rule.timeout > deadline
+    ]
+
+
 def _odd(rule: Rule, found: str, expected: str) -> Problem:
     return Problem(
         file=rule.file,
@@ -184,7 +210,8 @@ def _counts_more(one: str, other: str, *, earlier: bool) -> bool:
 
 def _is_decided(rule: Rule) -> bool:
     """Whether it always can be said whether it holds."""
-    return rule.when is None and all(values == _ALL for values in rule.match.flags.values())
+    decided = rule.when is None and rule.not_ is None
+    return decided and all(values == _ALL for values in rule.match.flags.values())
 
 
 def _match_covers(one: Match, other: Match) -> bool:
@@ -203,15 +230,26 @@ def _match_covers(one: Match, other: Match) -> bool:
         if mine and not (its and its <= mine):
             return False
     return all(
-        values == _ALL or (name in other.flags and other.flags[name] <= values)
+        values == _ALL or (name in other.flags and _values_cover(values, other.flags[name]))
         for name, values in one.flags.items()
     )
 
 
+def _values_cover(one: FlagSet, other: FlagSet) -> bool:
+    """Whether a flag has one of the values `one` wherever it has one of `other`."""
+    if PROVEN in one:
+        return one == other
+    return other - {PROVEN} <= one
+
+
 def _globs_cover(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
     """Whether what a glob of `other` fits, one of `one` fits, too; no globs fit everything."""
-    if not one:
+    if not one or one == other:
         return True
+    if any(glob.startswith("!") for glob in one):
+        return False
+    # What `other` leaves out only makes it narrower.
+    other = tuple(glob for glob in other if not glob.startswith("!"))
     return bool(other) and all(any(_glob_covers(a, b) for a in one) for b in other)
 
 
@@ -226,6 +264,8 @@ def _glob_covers(one: str, other: str) -> bool:
 
 
 def _window_covers(one: Rule, other: Rule) -> bool:
+    if (one.not_, one.unless) not in ((None, None), (other.not_, other.unless)):
+        return False
     if one.after is not None:
         its = other.after
         if its is None or one.after.scope != its.scope:
@@ -253,7 +293,7 @@ def _reaches(one: After | MoreThan, other: After | MoreThan) -> bool:
 
 def _parts(rule: Rule) -> tuple[Any, ...]:
     when = rule.when.text if rule.when else None
-    return rule.match, when, rule.after, rule.more_than
+    return rule.match, when, rule.after, rule.more_than, rule.not_, rule.unless
 
 
 def _about_lists(rule: Rule, settings: PolicySettings | None) -> Iterator[Problem]:
@@ -332,7 +372,11 @@ def lint_tools(rules: Sequence[Rule], tools: Sequence[KnownTool]) -> list[Proble
     names = {tool.name for tool in tools}
     for rule in rules:
         globs = dict.fromkeys((*rule.match.tool, *_counted(rule)))
-        idle = [glob for glob in globs if not any(fits((glob,), name) for name in names)]
+        idle = [
+            glob
+            for glob in globs
+            if not any(fits((glob.removeprefix("!"),), name) for name in names)
+        ]
         if idle:
             shown = ", ".join(repr(glob) for glob in idle)
             problems.append(_odd(rule, f"no tool that {shown} fits", "the name of a tool"))
@@ -354,7 +398,8 @@ def lint_tools(rules: Sequence[Rule], tools: Sequence[KnownTool]) -> list[Proble
 
 
 def _counted(rule: Rule) -> Iterator[str]:
-    for part in (rule.after, rule.more_than):
+    unless = None if rule.unless is None else rule.unless.after
+    for part in (rule.after, rule.more_than, unless):
         if part is not None and part.match is not None:
             yield from part.match.tool
 
@@ -403,5 +448,5 @@ def arguments_in(schema: Mapping[str, Any]) -> frozenset[str] | None:
 
 def sample_of(globs: Iterable[str]) -> list[str]:
     """Return a name that fits each of `globs`, where one is easily made."""
-    made = [re.sub(r"[*?]", "x", glob) for glob in globs if "[" not in glob]
+    made = [re.sub(r"[*?]", "x", glob) for glob in globs if not re.search(r"[\[!]", glob)]
     return list(dict.fromkeys(name for name in made if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name)))

@@ -36,6 +36,8 @@ Came: TypeAlias = Literal[
 ]
 """The values of `Provenance`."""
 
+FlagSet: TypeAlias = "frozenset[bool | str | None]"
+"""The values that a flag may have; None is undeclared, and `PROVEN` narrows them."""
 Truth: TypeAlias = "bool | None"
 """True, False, or None where it cannot be said."""
 
@@ -84,10 +86,22 @@ def lasting(most: float, why: str, least: float = 0.001) -> PlainValidator:
     return PlainValidator(check)
 
 
-def _values_of_flag(value: Any) -> frozenset[bool | None]:
+PROVEN = "proven"
+"""Stands among the values of a flag where only what the gateway enforces itself counts."""
+
+
+def _values_of_flag(value: Any) -> FlagSet:
+    if isinstance(value, dict):
+        if set(value) != {"is", "proven"} or value["proven"] is not True:
+            raise ValueError("expected `is` and `proven: true`, such as {is: false, proven: true}")
+        if not isinstance(value["is"], bool):
+            raise ValueError("expected true or false in `is`: what nobody declared is not proven")
+        return frozenset((value["is"], PROVEN))
     values = value if isinstance(value, list) else [value]
     if not values or not all(isinstance(one, bool) or one == "unknown" for one in values):
-        raise ValueError("expected true, false or unknown, or a list of them")
+        raise ValueError(
+            "expected true, false or unknown, or a list of them, or {is: false, proven: true}"
+        )
     return frozenset(None if one == "unknown" else one for one in values)
 
 
@@ -101,9 +115,7 @@ Glob = Annotated[str, matching(r"[\x21-\x7e]{1,128}", "a name or a glob of names
 Globs = Annotated[tuple[Glob, ...], several, many]
 Argument = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", "the name of an argument")]
 FlagName = Annotated[Literal[FLAG_NAMES], Snake]  # type: ignore[valid-type]  # a constant tuple
-FlagSets = Annotated[
-    Mapping[FlagName, Annotated[frozenset[bool | None], PlainValidator(_values_of_flag)]], once
-]
+FlagSets = Annotated[Mapping[FlagName, Annotated[FlagSet, PlainValidator(_values_of_flag)]], once]
 
 # -- rules -------------------------------------------------------------------------
 
@@ -114,8 +126,20 @@ def _compiled(glob: str) -> re.Pattern[str]:
 
 
 def fits(globs: tuple[str, ...], name: str) -> bool:
-    """Whether one of `globs` fits `name`; no globs fit everything."""
-    return not globs or any(_compiled(glob).match(name) for glob in globs)
+    """Whether one of `globs` fits `name`, and none that stands behind a ``!``.
+
+    Without any to fit, everything does.
+    """
+    fitting = all_fit = True
+    for glob in globs:
+        if glob.startswith("!"):
+            if _compiled(glob[1:]).match(name):
+                return False
+        elif all_fit:
+            all_fit, fitting = False, bool(_compiled(glob).match(name))
+        else:
+            fitting = fitting or bool(_compiled(glob).match(name))
+    return fitting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,9 +190,9 @@ class Match:
         known: Truth = True
         for name, values in self.flags.items():
             value = facts.flags.get(name)
-            if value in values:
+            if value in values and (PROVEN not in values or name in facts.flags.proven):
                 continue
-            if value is not None:
+            if value is not None or PROVEN in values:
                 return False
             known = None  # nobody declared it: it may be one of them
         return known
@@ -253,6 +277,18 @@ class MoreThan(Window):
         return None if self.call == Match() else self.call
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unless:
+    """What lets a rule not hold.
+
+    Attributes:
+        after: A call that came before and did what it was to do. What may have been such a one,
+            and what failed or has not come to its end, is none.
+    """
+
+    after: After
+
+
 def _rewrites(rewrite: Rewrite) -> Rewrite:
     if not rewrite.set and not rewrite.remove:
         raise ValueError("set is nothing to set or remove, expected one of the two")
@@ -295,6 +331,8 @@ class Rule:
         when: A condition beside that.
         after: A call that must have come before.
         more_than: So many calls that must have come before.
+        not_: What it does not hold for.
+        unless: What must not have come before.
         unknown: The same as `when_unknown`; None where the rule does not say.
         severity: How an ask is shown.
         timeout: Seconds that an ask waits; None for the setting's.
@@ -313,6 +351,8 @@ class Rule:
     when: WhenText | None = None
     after: After | None = None
     more_than: MoreThan | None = None
+    not_: Annotated[Match | None, Field(alias="not")] = None
+    unless: Unless | None = None
     unknown: Literal["ask", "deny"] | None = None
     severity: Severity = "warning"
     timeout: Annotated[float | None, lasting(LONGEST_QUESTION, WHY_NO_LONGER, 1)] = None
