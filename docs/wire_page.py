@@ -210,6 +210,7 @@ did not. Plugins add events of their own.
 |---|---|
 | `empty_answer` | the model answered, and there is nothing in it |
 | `answer_cut` | the model stopped at the limit of its answer's length |
+| `unread_tags` | the model has left `<think>` or `<tool_call>` in its text, and nobody reads them |
 | `too_many_tool_calls` | a message called more tools than `turn.max_tool_calls` |
 | `flags_not_followed` | the settings let no request set some of its flags |
 | `unknown_flags` | nobody reads some of the request's flags: their names may be misspelt |

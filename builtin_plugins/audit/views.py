@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from hookgate.kit.commands import View
+from hookgate.kit.rendering import listing
 
 
 def sealed(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
@@ -17,4 +18,12 @@ def sealed(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     yield {"heads": list(heads.values())}
 
 
-VIEWS = {"audit.export": View(shown=sealed, export="rows")}
+VIEWS = {
+    "audit.export": View(shown=sealed, export="rows"),
+    "audit.list": listing(
+        "entries",
+        "no decision fits: each tool call leaves rows here, with what was decided and by whom",
+        *("at", "kind", "tool", "outcome", "session"),
+        more="before",
+    ),
+}

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from hookgate.kit.commands import View
-from hookgate.kit.rendering import fields, message, one_line, table
+from hookgate.kit.rendering import fields, listing, message, one_line, table
 
 # (standing, value) -> how it is shown. What is unknown counts as yes for policy.
 _MARKS = {
@@ -125,10 +125,21 @@ def reloaded(found: Mapping[str, Any]) -> Iterator[Any]:
 
 
 VIEWS = {
+    "accept.list": listing(
+        "things",
+        "nothing was accepted, and nothing waits: tools, cards and guests of others come here",
+        *("kind", "name", "waits", "why", "by", "at"),
+    ),
     "reload": View(shown=reloaded, running=True),
     "sessions.delete": deleted,
     "sessions.export": View(export="messages"),
     "sessions.list": sessions,
     "sessions.show": history,
+    "token.list": listing(
+        "tokens",
+        "no token: this gateway serves its own user on this machine; `hookgate token new NAME` "
+        "makes one for others",
+        *("name", "scopes", "revoked"),
+    ),
     "tools.list": tools,
 }

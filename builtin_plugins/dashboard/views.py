@@ -8,7 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from hookgate.kit.commands import View
-from hookgate.kit.rendering import short, table
+from hookgate.kit.rendering import listing, short, table
 
 
 def costs(found: Mapping[str, Any]) -> Iterator[Any]:
@@ -46,4 +46,12 @@ def _call(row: Mapping[str, Any]) -> Mapping[str, Any]:
     }
 
 
-VIEWS = {"plugins.costs": View(shown=costs, running=True)}
+VIEWS = {
+    "plugins.costs": View(shown=costs, running=True),
+    "turn.list": listing(
+        "turns",
+        "no turn fits: `hookgate chat` begins one, and `hookgate turns show ID` tells all of it",
+        *("id", "started", "agent", "session", "ending", "milliseconds"),
+        more="before",
+    ),
+}

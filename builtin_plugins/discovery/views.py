@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from hookgate.kit.rendering import clean, one_line
+from hookgate.kit.rendering import clean, listing, one_line
 
 TIERS = ("tier 0, the map of categories", "tier 1, summaries", "tier 2, full details")
 
@@ -61,4 +61,12 @@ def _why(row: Mapping[str, Any]) -> str:
     return f"holds {', '.join(row['words'])}" if row["words"] else "by meaning"
 
 
-VIEWS = {"discover": discovered}
+VIEWS = {
+    "discover": discovered,
+    "examples.list": listing(
+        "examples",
+        "nothing was learned from use so far: a capability that answers a message well is found "
+        "better by its like",
+        *("capability", "scope", "text", "count", "last_used"),
+    ),
+}

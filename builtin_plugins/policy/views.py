@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from hookgate.kit.rendering import clean, one_line
+from hookgate.kit.rendering import clean, listing, one_line
 
 
 def changes(found: Mapping[str, Any]) -> Iterator[Text]:
@@ -29,4 +29,18 @@ def change(row: Mapping[str, Any]) -> Iterator[Text]:
                 yield Text(f"    {sign} {line}", style=style)
 
 
-VIEWS = {"tools.changes": changes}
+VIEWS = {
+    "approvals.grants": listing(
+        "grants",
+        "nothing is allowed always: who answers a question may say so (`hookgate approvals "
+        "resolve allow-always ID`)",
+        *("id", "scope", "tool", "session", "by", "expires", "state"),
+    ),
+    "approvals.list": listing(
+        "approvals",
+        "nothing waits for an answer: calls that policy asks about wait here (`hookgate policy "
+        "table` says which)",
+        *("id", "tool", "title", "session", "expires"),
+    ),
+    "tools.changes": changes,
+}

@@ -7,6 +7,7 @@ Nothing reaches a model but through `ModelCall`, and nothing reaches a tool but 
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,16 @@ if TYPE_CHECKING:
     from hookgate.core.host import Host
     from hookgate.core.turn.context import Context
     from hookgate.core.turn.tools.call import ToolCalls
+
+UNREAD = (
+    (re.compile(r"\s*<think>"), 'think_tags = "on"', "its thoughts stand before what it says"),
+    (
+        re.compile(r"(?s).*?<tool_call>\s*\{"),
+        "tool_call_tags = true",
+        "it has called a tool in words, and nothing was called",
+    ),
+)
+"""Tags of small models as they begin, the setting that has them read, and what they mean."""
 
 FAILURE_CHARS = 500
 """Characters that an error tells of what a tool said."""
@@ -325,7 +336,10 @@ class Rounds:
         """Tell the client of an answer with nothing in it, and of one that its limit has cut."""
         turn, request = self._turn, call.request
         cut = call.ending is not None and call.ending.stop == "max_tokens"
-        empty = not message.text.strip() and not message.tool_uses
+        text = message.text
+        empty = not text.strip() and not message.tool_uses
+        if "<think>" in text or "<tool_call>" in text:
+            self._unread_tags(text, request.model)
         if not (cut or empty):
             return
         limit = f"its limit of {request.max_output_tokens} tokens" if cut else ""
@@ -338,6 +352,18 @@ class Rounds:
         if cut and request.max_output_tokens >= self._most_output:
             action += f", or raise `agents.{turn.agent.name}.max_output_tokens`"
         _warn(turn, "empty_answer" if empty else "answer_cut", told, action)
+
+    def _unread_tags(self, text: str, model: ModelRef) -> None:
+        """Name what a small model's server leaves in the text, where nobody has read it."""
+        for written, setting, meant in UNREAD:
+            if written.match(text):
+                _warn(
+                    self._turn,
+                    "unread_tags",
+                    f"{model} has left tags in its answer: {meant}",
+                    f'`{setting}` in [plugin.providers.{model.provider}.models."{model.model}"] '
+                    "has them read",
+                )
 
     def _spent(self, call: ModelCall) -> None:
         turn, ending = self._turn, call.ending

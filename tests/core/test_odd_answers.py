@@ -68,6 +68,24 @@ async def test_a_limit_that_was_spent_on_reasoning_is_named() -> None:
     assert "agents.main.max_output_tokens" in warning["action"]
 
 
+@pytest.mark.parametrize(
+    ("text", "setting"),
+    [
+        ("<think>\nhm</think>It is 42.", 'think_tags = "on"'),
+        ('Let me see.\n<tool_call>\n{"name": "echo"}</tool_call>', "tool_call_tags = true"),
+        ("The tag <think> begins what a model thinks.", ""),
+        ("A <tool_call> is such a tag.", ""),
+    ],
+)
+async def test_tags_that_nobody_reads_are_named_with_the_setting(text: str, setting: str) -> None:
+    turn, events = await told(say(text))
+    warnings = events.of("warning")
+    assert turn.answer == text
+    assert [one["code"] for one in warnings] == (["unread_tags"] if setting else [])
+    for one in warnings:
+        assert f'`{setting}` in [plugin.providers.script.models."one"]' in one["action"]
+
+
 async def test_a_turn_whose_model_did_not_stop_says_so() -> None:
     turn, events = await told([TextDelta("some"), ProviderError("cut", "gone")])
     assert turn.stop is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -21,6 +21,7 @@ __all__ = [
     "cell",
     "clean",
     "fields",
+    "listing",
     "message",
     "one_line",
     "plain_table",
@@ -162,6 +163,30 @@ def print_result(console: Console, data: Any) -> None:
         _print_rows(console, rows, name.replace("_", " ") if len(data) > 1 else "")
     if not data:
         console.print("done", style="green")
+
+
+def listing(
+    member: str, empty: str, *columns: str, more: str = "after"
+) -> Callable[[Mapping[str, Any]], Iterator[Any]]:
+    """Return a view of a list: a table of some columns, or how it comes to hold something.
+
+    Args:
+        member: The member of the result that holds the rows.
+        empty: What is said where there are none.
+        columns: What is shown of each row, in this order; JSON has all of it.
+        more: The option that goes on behind a page, where the result has a `next`.
+    """
+
+    def shown(found: Mapping[str, Any]) -> Iterator[Any]:
+        rows = found[member]
+        if not rows:
+            yield empty
+            return
+        yield table(rows, columns)
+        if found.get("next"):
+            yield Text(f"and more: --{more} '{one_line(str(found['next']))}'", style="dim")
+
+    return shown
 
 
 def print_shown(console: Console, shown: Any) -> None:

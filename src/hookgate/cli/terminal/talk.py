@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rich.padding import Padding
 from rich.text import Text
 
+from hookgate.cli.terminal.wrap import WordWrap
 from hookgate.core.domain.errors import HookgateError, counted
 from hookgate.kit.rendering import clean, one_line, short
 
@@ -42,6 +43,8 @@ class Narrator:
         self._err = err
         self._silent = silent
         self._open = False
+        # In a pipe, and in a file, a line is as long as it is.
+        self._wrap = WordWrap(out.file, lambda: out.width) if out.is_terminal else None
 
     def tell(self, kind: str, data: Mapping[str, Any]) -> None:
         """Print one event; those of unknown types are passed over."""
@@ -96,8 +99,11 @@ class Narrator:
 
     def _write(self, text: str) -> None:
         # Written as it comes: rich would wrap each piece by itself.
-        self._out.file.write(clean(text))
-        self._out.file.flush()
+        if self._wrap is not None:
+            self._wrap.write(clean(text))
+        else:
+            self._out.file.write(clean(text))
+            self._out.file.flush()
         self._open = not text.endswith("\n")
 
     def _line(self, text: Text) -> None:
@@ -105,6 +111,8 @@ class Narrator:
         self._err.print(text, soft_wrap=True)
 
     def _close_line(self) -> None:
+        if self._wrap is not None:
+            self._wrap.reset()
         if self._open:
             self._out.file.write("\n")
             self._out.file.flush()

@@ -1,0 +1,19 @@
+"""What commands show of the results of these operations."""
+
+from __future__ import annotations
+
+from hookgate.kit.rendering import listing
+
+VIEWS = {
+    "channels.dead": listing(
+        "letters",
+        "nothing was given up: every message could be delivered, or still waits",
+        *("id", "channel", "account", "peer", "attempts", "error"),
+    ),
+    "channels.list": listing(
+        "channels",
+        'no channel is hosted: `[plugin.channels.NAME]` with `kind = "telegram"`, "slack" or '
+        '"discord" hosts one (docs/plugins/channels.md), and `hookgate wasm install` brings others',
+        *("name", "connection", "path", "paused", "waiting", "unsent", "dead"),
+    ),
+}
