@@ -160,7 +160,8 @@ def test_a_settings_file_can_be_named(hookgate: CommandLine) -> None:
     path = hookgate.home / "my.toml"
     path.write_text("[context]\nhistory_turns = 7\n")
     rows = hookgate("--config", str(path), "config", "show", "--json").json["settings"]
-    assert {"key": "context.history_turns", "value": 7, "from": f"{path}:2"} in rows
+    (row,) = [row for row in rows if row["key"] == "context.history_turns"]
+    assert (row["value"], row["layer"], row["place"]) == (7, "file", f"{path}:2")
     assert hookgate("--config", str(path) + "x", "config", "show").code == 2
 
 
