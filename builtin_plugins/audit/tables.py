@@ -39,6 +39,9 @@ class AuditEntry(Record):
         Index("audit_entry_by_time", "at", "chain", "seq"),
         Index("audit_entry_by_turn", "turn"),
         Index("audit_entry_by_session", "session", "at"),
+        Index("audit_entry_by_call", "call"),
+        Index("audit_entry_by_tool", "tool", "at", "chain", "seq"),
+        Index("audit_entry_by_outcome", "outcome", "at", "chain", "seq"),
     )
     metadata = METADATA
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from tests.browser.conftest import Show
 from tests.browser.test_dashboard import NAUGHTY
@@ -58,3 +62,21 @@ async def test_a_filter_that_fits_nothing_leads_back(show: Show) -> None:
         await shown.open("audit?outcome=nonsense&kind=%zz&call=%3Cscript%3E&unknown=1")
         await shown.page.get_by_role("link", name="Show everything").click()
         await shown.until("Nothing was decided yet")
+
+
+async def test_what_is_typed_while_an_answer_takes_long_is_one_question(show: Show) -> None:
+    async with show() as shown:
+        operations, asked, free = shown.gateway.host.operations, [], asyncio.Event()
+        known = operations["audit.list"]
+
+        async def slow(invocation: Any, params: Any) -> Any:
+            asked.append(params.tool)
+            await free.wait()
+            return await known.handler(invocation, params)
+
+        operations["audit.list"] = replace(known, handler=slow)
+        await shown.open("audit")
+        await shown.page.locator("[data-search]").press_sequentially("calculate")
+        free.set()
+        await shown.until("Nothing fits this filter.")
+        assert list(dict.fromkeys(asked)) == ["", "calculate"]

@@ -4,6 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy as sa
 from tests.builtin_plugins.stores import BrokenStore, differences, kept_in, opened_store
 from tests.builtin_plugins.turns import KnownSecrets, TurnedClock
 
@@ -127,3 +128,20 @@ async def test_what_cannot_be_written_raises_and_what_was_handed_over_is_said() 
     await trail.flush()
     await asyncio.sleep(0)
     assert [str(error) for error in failures] == ["the disk is gone"]
+
+
+async def test_rows_of_a_filter_are_found_by_indexes(tmp_path: Path) -> None:
+    def plans(connection: sa.Connection) -> dict[str, str]:
+        found = {}
+        for name in ("session", "turn", "call", "tool", "outcome"):
+            query = sa.select(tables.ENTRIES).where(tables.ENTRIES.c[name] == "x")
+            query = query.order_by(*(column.desc() for column in AuditKeeper.place)).limit(50)
+            sql = query.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True})
+            rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}")
+            found[name] = rows.first()[3]
+        return found
+
+    async with kept_in("store", tmp_path, "audit", tables) as store:
+        found = await store.read(plans)
+    for name, plan in found.items():
+        assert f"USING INDEX audit_entry_by_{name} ({name}=?)" in plan

@@ -2,6 +2,7 @@
 
 import { html, useCallback, useContext, useEffect, useMemo, useRef, useState, createContext } from "../vendor/preact.js";
 
+export { Download, csv } from "./files.js";
 export { html, useCallback, useContext, useEffect, useMemo, useRef, useState };
 
 /** The gateway, for every view. */
@@ -20,6 +21,7 @@ export function useOperation(name, params = {}, { on = [], every = 0, still = tr
   const gate = useGate();
   const [answer, setAnswer] = useState({ data: null, problem: null, of: "" });
   const [asked, ask] = useState(0);
+  const pending = useRef(/** @type {Promise<any>} */ (Promise.resolve()));
   const again = useCallback(() => ask((count) => count + 1), []);
   const key = JSON.stringify(params);
   useEffect(() => {
@@ -44,12 +46,14 @@ export function useOperation(name, params = {}, { on = [], every = 0, still = tr
   useEffect(() => {
     if (params === null) return undefined;
     let current = true;
-    // What it listens for is followed first, so that nothing comes between.
-    Promise.resolve().then(() => gate.call(name, params)).then(
+    const question = () => current && gate.call(name, params).then(
       (data) => current && setAnswer({ data, problem: null, of: key }),
       // What was shown stays while the gateway is away.
       (problem) => current && setAnswer((before) => ({ ...before, data: problem.code === "away" ? before.data : null, problem })),
     );
+    // One at a time: of what is typed meanwhile the last is asked, and slow answers pile up nowhere. What
+    // it listens for is followed first, so that nothing comes between.
+    pending.current = pending.current.then(question);
     return () => { current = false; };
   }, [name, key, asked, gate.generation]);
   return { ...answer, again };
@@ -163,21 +167,27 @@ export const short = (id) => (id.length > 18 ? `${id.slice(0, 9)}…${id.slice(-
 /** @type {[number, string, number][]} */
 const STEPS = [[60, "s", 1], [3600, "min", 60], [86400, "h", 3600], [Infinity, "d", 86400]];
 
-/** A time, as long ago it is; the exact one on focus or under the pointer. @param {{at: string}} given */
-export function Time({ at }) {
-  const [, tick] = useState(0);
-  useEffect(() => {
-    const timer = setInterval(() => tick((count) => count + 1), 10_000);
-    return () => clearInterval(timer);
-  }, []);
-  if (!at) return html`<span class="faint">–</span>`;
-  const date = new Date(at);
-  if (Number.isNaN(date.valueOf())) return html`<${Text} text=${at} />`;
+/** How long ago it is, in words. @param {Date} date */
+function ago(date) {
   const seconds = Math.round((Date.now() - date.valueOf()) / 1000);
   const [, unit, size] = STEPS.find(([limit]) => Math.abs(seconds) < limit) ?? STEPS[3];
   const count = Math.round(Math.abs(seconds) / size);
-  const words = seconds < 0 ? `in ${count} ${unit}` : `${count} ${unit} ago`;
-  return html`<time datetime=${date.toISOString()} title=${date.toISOString()} tabindex="0">${words}</time>`;
+  return seconds < 0 ? `in ${count} ${unit}` : `${count} ${unit} ago`;
+}
+
+/** A time, as long ago it is; the exact one on focus or under the pointer. @param {{at: string}} given */
+export function Time({ at }) {
+  const date = new Date(at);
+  const known = Boolean(at) && !Number.isNaN(date.valueOf());
+  // What is told is drawn anew when other words are due, and no sooner: there are hundreds of them.
+  const [, tell] = useState("");
+  useEffect(() => {
+    const timer = known ? setInterval(() => tell(ago(date)), 10_000) : 0;
+    return () => clearInterval(timer);
+  }, [at]);
+  if (!at) return html`<span class="faint">–</span>`;
+  if (!known) return html`<${Text} text=${at} />`;
+  return html`<time datetime=${date.toISOString()} title=${date.toISOString()} tabindex="0">${ago(date)}</time>`;
 }
 
 /** What went wrong, and what to do. @param {{problem: import("./gate.js").Problem | null}} given */
@@ -253,36 +263,6 @@ export function Command({ text }) {
   };
   return html`<p class="command"><code><${Text} text=${text} /></code>
     <button type="button" class="small" onClick=${copy}>${copied ? "copied" : "copy"}</button></p>`;
-}
-
-/** The rows that are shown, as a file.
- * @param {{rows: object[] | null | undefined, name: string, lines?: boolean}} given `lines`: JSON, a row a line */
-export function Download({ rows, name, lines = false }) {
-  const save = (kind, text, ending) => {
-    const link = document.createElement("a");
-    link.href = `data:${kind};charset=utf-8,${encodeURIComponent(text)}`;
-    link.download = `${name}.${ending}`;
-    link.click();
-  };
-  if (!rows?.length) return null;
-  return html`<span class="download">
-    <button type="button" class="small" onClick=${() => save("text/csv", csv(rows), "csv")}>CSV</button>
-    ${lines
-      ? html`<button type="button" class="small" onClick=${() => save("application/x-ndjson", rows.map((row) => `${JSON.stringify(row)}\n`).join(""), "jsonl")}>JSON lines</button>`
-      : html`<button type="button" class="small" onClick=${() => save("application/json", JSON.stringify(rows, null, 1), "json")}>JSON</button>`}
-  </span>`;
-}
-
-/** A table as text. A cell that a program would take for a formula begins with an apostrophe.
- * @param {object[]} rows */
-export function csv(rows) {
-  const names = [...new Set(rows.flatMap((row) => Object.keys(row)))];
-  const cell = (value) => {
-    const text = typeof value === "object" && value !== null ? JSON.stringify(value) : String(value ?? "");
-    const safe = /^\s*[=+\-@＝＋－＠]|^[\t\r\n]/.test(text) ? `'${text}` : text;
-    return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
-  };
-  return [names.map(cell), ...rows.map((row) => names.map((name) => cell(row[name])))].map((line) => line.join(",")).join("\r\n");
 }
 
 /** Labelled field. @param {{label: string, value: string, onInput: (value: string) => void, type?: string,
