@@ -197,7 +197,7 @@ def recall_within(
     return len(kept & set(evidence)) / len(evidence)
 
 
-def unanswered() -> None:
+def unanswered(near: float) -> None:
     """Do nothing where a question is below the floor of relevance: nothing is found for it."""
 
 

@@ -31,7 +31,10 @@ def import_(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Take in an export. All of it is checked first; what is there already is left as it is."""
+    """Take in an export: its facts and notes. All of it is checked first.
+
+    What is there already is left as it is. What was said is of a conversation, and left out.
+    """
     from hookgate.wire import well_formed
 
     del as_json
@@ -76,7 +79,8 @@ def _read(path: Path) -> list[dict[str, Any]]:
             raise StartError(
                 f"found {type(row).__name__} in line {number} of {path}, expected an object"
             )
-        rows.append(row)
+        if row.get("kind") != "turn":
+            rows.append(row)
     return rows
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -75,6 +75,20 @@ class Hit:
     session: str = ""
     turn: str = ""
     speaker: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Aside:
+    """What a search for the message of a turn tells beside what it finds.
+
+    Attributes:
+        orders: What people have asked for once and for all; it is not found besides.
+        near: How near to the message the nearest turn came, where that is below the floor of
+            relevance, so that no turns are found.
+    """
+
+    orders: list[Hit] = field(default_factory=list)
+    near: float | None = None
 
 
 class FullError(ValueError):

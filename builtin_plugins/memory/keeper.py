@@ -26,6 +26,7 @@ from hookgate import (
 from hookgate.builtin_plugins.memory.domain import (
     ASSISTANT,
     USER,
+    Aside,
     Forgotten,
     Hit,
     Imported,
@@ -37,7 +38,7 @@ from hookgate.builtin_plugins.memory.facts.exchange import import_rows
 from hookgate.builtin_plugins.memory.facts.learner import learn, take
 from hookgate.builtin_plugins.memory.facts.removal import forget_all, forget_facts, forget_said
 from hookgate.builtin_plugins.memory.facts.rows import add_note
-from hookgate.builtin_plugins.memory.facts.search import search
+from hookgate.builtin_plugins.memory.facts.search import search, standing
 from hookgate.builtin_plugins.memory.recall.episodes import Episodes
 from hookgate.builtin_plugins.memory.recall.lines import fused
 from hookgate.builtin_plugins.memory.recall.turns import forget_pieces, touch_cursor
@@ -272,7 +273,7 @@ class Keeper:
         as_of: datetime | None = None,
         without: Collection[str] = (),
         committed: bool = False,
-        floor: bool = False,
+        turn: Aside | None = None,
     ) -> list[Hit]:
         """Return what of `scopes` answers a message, facts and turns in one order.
 
@@ -283,8 +284,9 @@ class Keeper:
             without: The ids of turns that are left out, with what was learned from them.
             committed: Whether the message was just committed: what others have written is known
                 as of its commit, and only what may have changed is asked for.
-            floor: Whether a message of a turn is meant, which may ask for nothing: below the floor
-                of relevance no turns are found, and no facts that a word alone speaks for.
+            turn: Given for the message of a turn, which may ask for nothing, and told of what is
+                beside: below the floor of relevance no turns are found, and no facts that a word
+                alone speaks for.
 
         Raises:
             StoreError: The store cannot be read.
@@ -300,12 +302,13 @@ class Keeper:
         some = [scope for scope in read if not episodes.has_no_facts(scope, moment)]
         empty: list[Scope] = []
         facts: list[Hit] = []
-        below: list[bool] = []
 
         def known(connection: Connection) -> None:
             empty[:] = [one for one in some if not _HAS_FACTS.rows(connection, of=one)]
             full = [scope for scope in some if scope not in empty]
             facts[:] = search(connection, full, query, at=now, as_of=as_of, limit=FACTS_FOUND)
+            if turn is not None:
+                turn.orders = standing(connection, full, at=now)
 
         turns = await episodes.search(
             read,
@@ -315,11 +318,14 @@ class Keeper:
             without=without,
             moment=moment,
             also=known if some else None,
-            floor=(lambda: below.append(True)) if floor else None,
+            floor=None if turn is None else lambda near: setattr(turn, "near", near),
         )
         episodes.note_no_facts(empty, moment)
         facts = [hit for hit in facts if hit.kind == "note" or hit.turn not in without]
-        if below:
+        if turn is not None:
+            told = {(hit.scope, hit.id) for hit in turn.orders}
+            facts = [hit for hit in facts if (hit.scope, hit.id) not in told]
+        if turn is not None and turn.near is not None:
             facts = [hit for hit in facts if hit.kind == "note" or hit.score >= SURE]
         return fused(facts, turns)
 

@@ -101,6 +101,8 @@ class Line(OperationModel):
     taint: tuple[str, ...]
     why: tuple[str, ...]
     """Why it was found."""
+    worth: float = 0.0
+    """How much speaks for it, from 0 to 1 for the best of its kind."""
     tokens: int = 0
     shown: bool = True
     """Whether it would stand in the context."""
@@ -117,21 +119,23 @@ class Lines(OperationModel):
 class Explained(OperationModel):
     """What a message would recall."""
 
-    session: str
-    scopes: tuple[str, ...]
+    session: str = ""
+    scopes: tuple[str, ...] = ()
     """What was looked through."""
     budget: int
     """Tokens that recalled lines may take."""
-    tokens: int
+    tokens: int = 0
     """Tokens that they would take."""
-    lines: list[Line]
+    lines: list[Line] = Field(default_factory=list)
+    reason: str = ""
+    """Why nothing would be recalled, where that is so."""
 
 
 class ForgetParams(OperationModel):
     """What to forget: any of these."""
 
     ids: Annotated[tuple[Id, ...], POSITIONAL] = Field(default=(), max_length=100)
-    """Ids of facts, notes or messages."""
+    """Ids of facts, notes or messages, or how they end."""
     turn: str = Field(default="", max_length=200)
     """What was said in a turn, and what was learned from it."""
     session: str = Field(default="", max_length=1000)
@@ -153,7 +157,7 @@ class ForgetParams(OperationModel):
 
 
 class Exported(OperationModel):
-    """Facts and notes, as another store can read them."""
+    """Facts and notes, as another store can read them, and what was said."""
 
     rows: list[dict[str, Any]]
     next: int

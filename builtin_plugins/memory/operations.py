@@ -6,7 +6,7 @@ else. What comes from no session is for those from whom nothing is hidden.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,12 +24,12 @@ from hookgate import (
     operation,
 )
 from hookgate.builtin_plugins.memory import models
-from hookgate.builtin_plugins.memory.domain import Forgotten, FullError, Hit, Imported
+from hookgate.builtin_plugins.memory.domain import Aside, Forgotten, FullError, Hit, Imported
 from hookgate.builtin_plugins.memory.recall.lines import (
-    HEADER,
     MOST_LINES,
     clean,
     line_of,
+    orders_of,
     packed_lines,
 )
 from hookgate.builtin_plugins.memory.scopes import check_scope, own_scopes, scopes_of
@@ -107,9 +107,10 @@ class MemoryOperations:
         """Show one fact, note or message, and what it rests on.
 
         Args:
-            id: Of a fact, a note or a message.
+            id: Of a fact, a note or a message, or how it ends.
         """
         sees = invocation.principal.sees
+        (id,) = await self._whole(invocation.principal, [id])
         from hookgate.builtin_plugins.memory import overview as kept
 
         def work(connection: Connection) -> dict[str, Any]:
@@ -144,7 +145,8 @@ class MemoryOperations:
             scopes = await self._visible(invocation.principal, params.scope)
         hits = await keeper.search(scopes, params.query, as_of=as_of)
         mine = [hit for hit in hits if params.session or sees(hit.session)][: params.limit]
-        return models.Lines.model_validate({"lines": [_line(hit) for hit in mine]})
+        worth = _worth(hits)
+        return models.Lines.model_validate({"lines": [_line(hit, worth) for hit in mine]})
 
     @operation("memory.explain")
     async def explain(
@@ -163,44 +165,53 @@ class MemoryOperations:
             hookgate memory explain "what's my dog's name?"
         """
         keeper, settings = self._keeper, self._settings()
+        told: dict[str, Any] = {"budget": settings.recall_tokens}
         session = session or await self._latest(invocation.principal)
+        if not session:
+            return models.Explained(reason="nothing was said yet", **told)
         key, scopes = self._scopes(invocation, session)
-        history = await self._history(key)
-        recalled = await keeper.search(scopes, message, without=history, floor=True)
+        history, aside = await self._history(key), Aside()
+        recalled = await keeper.search(scopes, message, without=history, turn=aside)
         above = {(hit.scope, hit.id) for hit in recalled}
-        found = await keeper.search(scopes, message)
-        hits = found[:MOST_LINES]
+        asked = orders_of(aside.orders, session, history)
+        held = {(hit.scope, hit.id) for hit in aside.orders}
+        hits = [
+            hit for hit in await keeper.search(scopes, message) if (hit.scope, hit.id) not in held
+        ][:MOST_LINES]
         near = [hit for hit in hits if (hit.scope, hit.id) in above]
         passed = await clean(self._host, near, session)
-        count = self._host.tokens.count
-        first, more = packed_lines(passed, settings.recall_tokens, count(HEADER))
-        fits = {(one.hit.scope, one.hit.id) for one in (*first, *more)}
-        clear = {(one.hit.scope, one.hit.id) for one in passed}
+        count, worth = self._host.tokens.count, _worth(hits)
+        orders = [line_of(hit, session, count) for hit in asked]
+        packed = packed_lines(orders, passed, settings.recall_tokens, count)
+        fits = {(one.hit.scope, one.hit.id) for one in packed.lines}
+        clear = {(one.hit.scope, one.hit.id) for one in (*orders, *passed)}
         lines = []
-        for hit in hits:
+        for hit in (*asked, *hits):
             shown = line_of(hit, session, count)
-            line, row = (hit.scope, hit.id), _line(hit) | {"text": shown.said}
+            line, row = (hit.scope, hit.id), _line(hit, worth) | {"text": shown.said}
             row["tokens"] = shown.tokens
             row["shown"] = line in fits and settings.recall
-            if hit.turn in history:
+            if not settings.recall:
+                row["reason"] = "recall is off"
+            elif hit.turn in history:
                 row["reason"] = "stands in the history that the model reads anyway"
-            elif line not in above:
-                row["reason"] = "the message is too far from all that is remembered"
+            elif line not in above | held:
+                row["reason"] = _below(aside)
             elif line not in clear:
                 row["reason"] = "text of others that the sanitizers do not let pass"
             elif line not in fits:
                 row["reason"] = f"no room in {settings.recall_tokens} tokens"
-            elif not settings.recall:
-                row["reason"] = "recall is off"
             lines.append(row)
-        told = {
-            "session": session,
-            "scopes": scopes,
-            "budget": settings.recall_tokens,
-            "tokens": sum(row["tokens"] for row in lines if row["shown"]),
-            "lines": lines,
-        }
+        if not any(row["shown"] for row in lines):
+            told["reason"] = lines[0]["reason"] if lines else await self._why_nothing(scopes)
+        tokens = sum(row["tokens"] for row in lines if row["shown"])
+        told |= {"session": session, "scopes": scopes, "tokens": tokens, "lines": lines}
         return models.Explained.model_validate(told)
+
+    async def _why_nothing(self, scopes: Sequence[str]) -> str:
+        if not set(scopes).intersection(await self._there()):
+            return "nothing is remembered of this session yet"
+        return "nothing that is remembered has a telling word of it, or means nearly the same"
 
     @operation("memory.audit")
     async def audit(
@@ -212,7 +223,7 @@ class MemoryOperations:
         """Show what was known of something over time: what took whose place, when.
 
         Args:
-            about: The id of a fact, or whom it is about: `user`, `luna`.
+            about: The id of a fact, or how it ends; or whom it is about: `user`, `luna`.
             limit: So many facts at most.
 
         Example:
@@ -222,15 +233,18 @@ class MemoryOperations:
         from hookgate.builtin_plugins.memory import overview as kept
         from hookgate.builtin_plugins.memory.facts.grammar import key_of
 
-        def work(connection: Connection) -> list[dict[str, Any]]:
-            facts = kept.facts_called(connection, [about])
+        def work(connection: Connection, named: str) -> list[dict[str, Any]]:
+            facts = kept.facts_called(connection, [named])
             if facts:
                 chain = [row for fact in facts for row in kept.chain_of(connection, fact)]
             else:
-                chain = kept.facts_about(connection, key_of(about), limit)[::-1]
+                chain = kept.facts_about(connection, key_of(named), limit)[::-1]
             return [kept.shown_fact(row) for row in chain if sees(row.session)]
 
-        rows = await self._keeper.read(work)
+        rows = await self._keeper.read(lambda connection: work(connection, about))
+        if not rows:
+            (whole,) = await self._whole(invocation.principal, [about])
+            rows = await self._keeper.read(lambda connection: work(connection, whole))
         if not rows:
             raise _nothing(about)
         return models.Changes.model_validate({"rows": rows[-limit:]})
@@ -261,13 +275,30 @@ class MemoryOperations:
             scopes = await self._of_turn(principal, params.turn)
             gone = await keeper.forget(scopes, turns=[params.turn], check=check)
         else:
-            ids = list(dict.fromkeys(params.ids))
+            ids = await self._whole(principal, list(dict.fromkeys(params.ids)))
             scopes = await self._of_ids(principal, ids)
             gone = await keeper.forget(scopes, ids=ids, check=check)
         if not (gone.facts or gone.pieces):
             which = params.scope or params.session or params.turn or ", ".join(params.ids)
             raise _nothing(which)
         return gone
+
+    async def _whole(self, principal: Principal, names: Sequence[str]) -> list[str]:
+        """Return the ids that are meant, each by itself or by how it ends."""
+        from hookgate.builtin_plugins.memory.overview import ids_called
+
+        found = await self._keeper.read(lambda connection: ids_called(connection, names))
+        whole: list[str] = []
+        for name in names:
+            meant = {one for one, session in found[name] if one == name or principal.sees(session)}
+            if len(meant) > 1:
+                raise TurnError(
+                    f"found {len(meant)} ids that end with {name[:200]!r}, expected one",
+                    code="invalid_params",
+                    action=f"give more of it: {', '.join(sorted(meant)[:3])}",
+                )
+            whole += meant or [name]
+        return whole
 
     async def _of_turn(self, principal: Principal, turn: str) -> Sequence[str]:
         from hookgate.builtin_plugins.memory import overview as kept
@@ -308,24 +339,40 @@ class MemoryOperations:
     async def export(
         self,
         invocation: Invocation,
-        after: Annotated[int, Field(ge=0)] = 0,
+        after: int = 0,
         limit: Annotated[int, Field(ge=1, le=1000)] = 500,
+        session: Annotated[str, Field(max_length=1000)] = "",
+        scope: Annotated[str, Field(max_length=1000)] = "",
     ) -> models.Exported:
         """Give facts and notes as rows that another store can read: those that the caller may see.
 
-        The command writes one JSON object a line.
+        The command writes one JSON object a line. With `session` or `scope` it is all of that one,
+        what was said there too.
 
         Args:
             after: The ``next`` of a former answer.
             limit: So many rows at most.
+            session: What comes from a session.
+            scope: What belongs to a scope.
+
+        Example:
+            hookgate memory export --session main:cli:local:me --out me.jsonl
         """
         from hookgate.builtin_plugins.memory.facts.exchange import export_page
 
+        if session:
+            self._scopes(invocation, session)
+        if scope:
+            await self._visible(invocation.principal, scope)
         rows, behind = await self._keeper.read(
-            lambda connection: export_page(connection, after, limit)
+            lambda connection: export_page(connection, after, limit, session=session, scope=scope)
         )
         sees = invocation.principal.sees
-        mine = [row for row in rows if all(sees(one["session"]) for one in (row, *row["sources"]))]
+        mine = [
+            row
+            for row in rows
+            if all(sees(one["session"]) for one in (row, *row.get("sources", ())))
+        ]
         return models.Exported(rows=mine, next=behind)
 
     @operation("memory.import", scope="operate", command="")
@@ -419,9 +466,7 @@ class MemoryOperations:
         for row in await self._host[CONVERSATIONS].sessions(limit=100):
             if principal.sees(str(row["session"])):
                 return str(row["session"])
-        raise TurnError(
-            "nothing was said yet", code="not_found", action="name a session with `session`"
-        )
+        return ""
 
     async def _history(self, key: SessionKey) -> set[str]:
         turns = self._host.settings.context.history_turns
@@ -429,7 +474,19 @@ class MemoryOperations:
         return {message.turn for message in messages}
 
 
-def _line(hit: Hit) -> dict[str, Any]:
+def _worth(hits: Sequence[Hit]) -> dict[tuple[str, str], float]:
+    """Return how much speaks for each hit: the best turn has 1, and the best fact or note."""
+    worth: dict[tuple[str, str], float] = {}
+    for some in (
+        [hit for hit in hits if hit.kind == "turn"],
+        [hit for hit in hits if hit.kind != "turn"],
+    ):
+        best = max((hit.score for hit in some), default=0.0) or 1.0
+        worth |= {(hit.scope, hit.id): round(max(hit.score, 0.0) / best, 2) for hit in some}
+    return worth
+
+
+def _line(hit: Hit, worth: Mapping[tuple[str, str], float]) -> dict[str, Any]:
     return {
         "id": hit.id,
         "kind": hit.kind,
@@ -438,8 +495,21 @@ def _line(hit: Hit) -> dict[str, Any]:
         "scope": hit.scope,
         "session": hit.session,
         "taint": sorted(hit.taint),
+        "worth": worth.get((hit.scope, hit.id), 1.0),
         "why": list(hit.why),
     }
+
+
+def _below(aside: Aside) -> str:
+    """Say why a message of a turn leaves out what its words find."""
+    if aside.near is None:
+        return "a fact that a word alone speaks for"
+    from hookgate.builtin_plugins.memory.recall.ranker import FLOOR
+
+    return (
+        f"below the floor of relevance: the nearest turn comes to {aside.near:.2f}, and "
+        f"{FLOOR} is the least"
+    )
 
 
 def _time(text: str) -> datetime | None:

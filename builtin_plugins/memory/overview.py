@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -78,6 +79,26 @@ def turn_rows(
 def facts_called(connection: Connection, ids: Sequence[str]) -> list[Row]:
     """Return the facts and notes of some ids, in whatever scope; a few are expected."""
     return list(connection.execute(select(FACTS).where(FACTS.c.id.in_(ids))))
+
+
+ENDING = re.compile(r"[0-9a-f]{4,32}(?:#\d+)?")
+"""What may be typed in the place of an id: how it ends, as far as no other one does."""
+
+
+def ids_called(connection: Connection, names: Sequence[str]) -> dict[str, set[tuple[str, str]]]:
+    """Return for each name the ids that it means, each with its session: itself, or its ends."""
+    found: dict[str, set[tuple[str, str]]] = {name: set() for name in names}
+    for name, meant in found.items():
+        ending, _, part = name.partition("#")
+        for table, column in ((FACTS, FACTS.c.id), (TURNS, TURNS.c.message)):
+            ids = select(column, table.c.session)
+            same = connection.execute(ids.where(column == ending).limit(1)).first()
+            if same is not None:
+                meant |= {(name, same.session)}
+            elif ENDING.fullmatch(name):
+                ends = connection.execute(ids.where(column.endswith(ending)).limit(9)).all()
+                meant |= {(f"{one}#{part}" if part else one, session) for one, session in ends}
+    return found
 
 
 def shown_sources(connection: Connection, row: Row) -> list[dict[str, Any]]:

@@ -27,16 +27,18 @@ from hookgate import (
     TurnError,
     operations_of,
 )
+from hookgate.builtin_plugins.memory.domain import Aside
 from hookgate.builtin_plugins.memory.model_extractor import claims_in
 from hookgate.builtin_plugins.memory.operations import MemoryOperations
 from hookgate.builtin_plugins.memory.recall.lines import (
-    HEADER,
     MOST_LINES,
     RECALLED,
     Line,
     Recalled,
     blocks_of,
     clean,
+    line_of,
+    orders_of,
     packed_lines,
 )
 from hookgate.builtin_plugins.memory.scopes import scopes_of
@@ -148,13 +150,18 @@ class Plugin:
             return
         window = {message.turn for message in turn.history} | {turn.id}
         scopes = scopes_of(turn.session, settings).read
+        here, aside = str(turn.session), Aside()
         shown: list[Line] = []
         try:
             async with asyncio.timeout(settings.recall_seconds):
                 found = await keeper.search(
-                    scopes, turn.message.text, without=window, committed=True, floor=True
+                    scopes,
+                    turn.message.text,
+                    without=window,
+                    committed=True,
+                    turn=aside,
                 )
-                shown = await clean(host, found[:MOST_LINES], str(turn.session))
+                shown = await clean(host, found[:MOST_LINES], here)
         except TimeoutError:
             why = f"it took longer than {settings.recall_seconds:g} s: a turn went on without"
             host.standing(RECALL).bad(why)
@@ -163,11 +170,13 @@ class Plugin:
             host.standing(RECALL).bad(f"turns go on without what they would recall: {error}")
             return
         host.standing(RECALL).good()
-        if not shown:
+        if not shown and not aside.orders:
             return
         recalled = Recalled()
-        first, more = packed_lines(shown, settings.recall_tokens, host.tokens.count(HEADER))
-        for block, lines in blocks_of(first, more):
+        count = host.tokens.count
+        orders = [line_of(hit, here, count) for hit in orders_of(aside.orders, here, window)]
+        packed = packed_lines(orders, shown, settings.recall_tokens, count)
+        for block, lines in blocks_of(packed):
             recalled.sources[context.add(block)] = lines
         if recalled.sources:
             turn[RECALLED] = recalled

@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from rich.table import Table
 from rich.text import Text
 
 from hookgate import counted
 from hookgate.kit.commands import View
-from hookgate.kit.rendering import clean
+from hookgate.kit.rendering import cell, clean, plain_table
+
+LEAST_ID = 6
+"""Characters of an id that are shown at least: its end."""
 
 
-def listed(found: Mapping[str, Any]) -> Iterator[str | Text]:
+def listed(found: Mapping[str, Any]) -> Iterator[str | Text | Table]:
     """Show rows, and whether there are more."""
-    yield from _rows(found["rows"])
     if not found["rows"]:
-        yield "nothing is remembered"
+        yield "nothing is remembered yet: it is learned from what people say, or noted by the model"
+    else:
+        yield _table(found["rows"])
     if found["next"]:
         yield Text(f"there are older ones: --before {found['next']}", style="dim")
     if not found["durable"]:
@@ -34,27 +39,31 @@ def whole(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"said in     {one['said']} ({one['at'][:16]}, {one['speaker']})"
 
 
-def history(found: Mapping[str, Any]) -> Iterator[str]:
+def history(found: Mapping[str, Any]) -> Table:
     """Show what was known when."""
-    yield from _rows(found["rows"])
+    return _table(found["rows"])
 
 
 def lines(found: Mapping[str, Any]) -> Iterator[str | Text]:
-    """Show lines that were found, each with its reason."""
-    if not found["lines"]:
+    """Show lines that were found, each with what it is worth, whose it is, and its reasons."""
+    if not found["lines"] and not found.get("reason"):
         yield "nothing is found"
+    names = _short([line["id"] for line in found["lines"]])
     for line in found["lines"]:
         mark = "+" if line["shown"] else "-"
         yield f"{mark} {line['at'][:16]} {line['text']}"
         left = f"; not shown: {line['reason']}" if line["reason"] else ""
-        why = f"  {line['kind']} {line['id']}; {'; '.join(line['why'])}{left}"
-        yield Text(clean(why), style="dim")
+        said = f"{line['kind']} {names[line['id']]} of {_whose(line)}, worth {line['worth']:.2f}"
+        yield Text(clean(f"  {said}: {'; '.join(line['why'])}{left}"), style="dim")
 
 
 def explained(found: Mapping[str, Any]) -> Iterator[str | Text]:
-    """Show what a message would recall."""
-    head = f"in {found['session']}: {found['tokens']} of {found['budget']} tokens"
-    yield Text(clean(head), style="dim")
+    """Show what a message would recall, or why nothing."""
+    if found["session"]:
+        head = f"in {found['session']}: {found['tokens']} of {found['budget']} tokens"
+        yield Text(clean(head), style="dim")
+    if found["reason"]:
+        yield f"nothing would be recalled: {found['reason']}"
     yield from lines(found)
 
 
@@ -64,7 +73,10 @@ def forgotten(found: Mapping[str, Any]) -> str:
     return f"{done} {counted(found['facts'], 'fact')} and {counted(found['pieces'], 'message')}"
 
 
-def _rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Show rows: what ends their ids, whose they are, since when, and what they say."""
+    table = plain_table("id", "whose", "learned", "what", "sure", right=("sure",))
+    names = _short([row["id"] for row in rows])
     for row in rows:
         times = "".join(
             f" {word} {row[name][:10]}"
@@ -75,7 +87,32 @@ def _rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         who = f"{row['speaker']}: " if row["kind"] == "turn" else ""
         taint = f" (taint: {', '.join(row['taint'])})" if row["taint"] else ""
         text = " ".join(f"{who}{row['text']}".split())
-        yield f"{row['at'][:16]} {row['id']} {text}{times}{over}{taint}"
+        sure = f"{row['confidence']:.2f}" if row["kind"] == "fact" else ""
+        at = row["at"][:16].replace("T", " ")
+        values = (names[row["id"]], _whose(row), at, f"{text}{times}{over}{taint}", sure)
+        table.add_row(*map(cell, values))
+    return table
+
+
+def _short(ids: Sequence[str]) -> dict[str, str]:
+    """Return for each id the end of it that can be typed, as far as those that are shown go."""
+    length, names = LEAST_ID, dict[str, str]()
+    while len(set(names.values())) < len(set(ids)):
+        names = {one: _end(one, length) for one in ids}
+        length += 2
+    return names
+
+
+def _end(one: str, length: int) -> str:
+    whole, mark, part = one.partition("#")
+    return f"{whole[-length:]}{mark}{part}"
+
+
+def _whose(row: Mapping[str, Any]) -> str:
+    """Return whose a row is: its session, or the scope that it is kept in for several."""
+    if row["scope"] == f"session:{row['session']}":
+        return str(row["session"])
+    return f"{row['scope']} ({row['session']})" if row["session"] else str(row["scope"])
 
 
 VIEWS = {

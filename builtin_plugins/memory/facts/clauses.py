@@ -144,7 +144,8 @@ def sentences_of(text: str) -> list[str]:
     handed = EXPRESSIONS["handed_over"].search(kept) if hands else None
     if handed:
         kept = kept[: handed.start()]
-    return [one for one in _split(kept) if EXPRESSIONS["unclaimed"].match(one) is None]
+    said = [EXPRESSIONS["requested"].sub(r"\g<what>", one) for one in _split(kept)]
+    return [one for one in said if EXPRESSIONS["unclaimed"].match(one) is None]
 
 
 def _unquoted(match: re.Match[str]) -> str:
@@ -318,8 +319,8 @@ def _subject(clause: str) -> tuple[Ref | None, str, bool]:
         return _whom(match["whose"]), "'s " + clause[match.end() :], False
     if match := EXPRESSIONS["pronoun"].match(clause):
         return _whom(match["who"]), clause[match.end() :].strip(), False
-    if clause[:8].casefold() == "call me ":
-        return ME, clause, False
+    if match := EXPRESSIONS["call_me"].match(clause):
+        return ME, "call me " + clause[match.end() :], False
     match = EXPRESSIONS["named"].match(clause) or EXPRESSIONS["lower"].match(clause)
     if match is None:
         return None, "", False

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, or_, select
 
 from hookgate import CLEAN, Taint
 from hookgate.builtin_plugins.memory.domain import Imported
@@ -27,12 +27,13 @@ from hookgate.builtin_plugins.memory.facts.rows import (
     taint_text,
     trust_in,
 )
+from hookgate.builtin_plugins.memory.recall.turns import time_of
 from hookgate.builtin_plugins.memory.recall.words import fold
 from hookgate.builtin_plugins.memory.scopes import check_scope
-from hookgate.builtin_plugins.memory.tables import FACTS
+from hookgate.builtin_plugins.memory.tables import FACTS, SOURCES, TURNS
 from hookgate.wire import well_formed
 
-FORMAT = "hookgate-fact-1"
+FORMAT, TURN_FORMAT = "hookgate-fact-1", "hookgate-turn-1"
 
 
 class FactFormatError(ValueError):
@@ -121,17 +122,54 @@ _SOURCE: Mapping[str, Callable[[Any], Any]] = {
 """What a row and a source hold, and what reads each: as it is kept, or what was expected."""
 
 
-def export_page(connection: Connection, after: int, limit: int) -> tuple[list[dict[str, Any]], int]:
-    """Return rows of all scopes behind a number, and the number to go on from; 0 for none."""
-    found = connection.execute(
-        select(FACTS).where(FACTS.c.number > after).order_by(FACTS.c.number).limit(limit)
-    )
+def export_page(
+    connection: Connection, after: int, limit: int, *, session: str = "", scope: str = ""
+) -> tuple[list[dict[str, Any]], int]:
+    """Return rows behind a number, and the number to go on from; 0 for none.
+
+    They are facts and notes of all scopes; or those of a session or a scope, and then what was said
+    there: behind a number below zero.
+    """
+    if after < 0:
+        said = _turns(connection, -after - 1, limit, session=session, scope=scope)
+        return said, after - limit if len(said) == limit else 0
+    columns, wanted = FACTS.c, [FACTS.c.number > after]
+    if session:
+        told = select(SOURCES.c.fact).where(SOURCES.c.session == session)
+        wanted.append(or_(columns.session == session, columns.number.in_(told)))
+    if scope:
+        wanted.append(columns.scope == scope)
+    found = connection.execute(select(FACTS).where(*wanted).order_by(columns.number).limit(limit))
     rows = list(found)
     sources: dict[int, list[dict[str, Any]]] = {}
     for scope in {row.scope for row in rows}:
         sources |= sources_of(connection, scope, [one.number for one in rows if one.scope == scope])
     exported = [_exported(row, sources.get(row.number, ())) for row in rows]
-    return exported, rows[-1].number if len(rows) == limit else 0
+    behind = -1 if session or scope else 0
+    return exported, rows[-1].number if len(rows) == limit else behind
+
+
+def _turns(
+    connection: Connection, passed: int, limit: int, *, session: str, scope: str
+) -> list[dict[str, Any]]:
+    """Return what was said in a session or a scope, in the order in which it was kept."""
+    columns = TURNS.c
+    named = ((columns.session, session), (columns.scope, scope))
+    wanted = [column == value for column, value in named if value]
+    query = select(TURNS).where(*wanted).order_by(columns.scope, columns.place)
+    found = connection.execute(query.offset(passed).limit(limit)).mappings()
+    return [
+        {
+            "format": TURN_FORMAT,
+            "kind": "turn",
+            **{name: row[name] for name in ("scope", "session", "turn", "speaker", "text", "part")},
+            "id": row["message"],
+            "at": iso(time_of(row["at"])),
+            "provenance": row["provenance"],
+            "taint": json.loads(row["taint"]),
+        }
+        for row in found
+    ]
 
 
 def check_rows(rows: Iterable[Mapping[str, Any]], first: int = 1) -> None:

@@ -25,6 +25,7 @@ from hookgate.builtin_plugins.memory.facts.grammar import (
     patterns,
     vocabulary,
 )
+from hookgate.builtin_plugins.memory.facts.orders import order_in
 from hookgate.builtin_plugins.memory.facts.times import When, find_time, is_date
 
 MAX_CLAIMS = 24
@@ -71,7 +72,7 @@ def _of_sentence(sentence: str, at: datetime) -> list[Assertion]:
     begins = EXPRESSIONS["begins_correcting"].match(sentence)
     if begins is not None and (meant := _meant(sentence, begins[0])) is not None:
         return [meant]
-    sentence, claims = introductions(sentence)
+    sentence, claims = introductions(EXPRESSIONS["marked"].sub(r"\1 ", sentence))
     corrects = False
     for clause in clauses_of(sentence):
         if claims and claims[-1].subject.kind == "value" and (meant := _meant(clause, "no")):
@@ -80,6 +81,9 @@ def _of_sentence(sentence: str, at: datetime) -> list[Assertion]:
             continue
         if EXPRESSIONS["only_correcting"].fullmatch(clause):
             corrects = True  # `No, sorry, ...` may stand before a comma of its own
+            continue
+        if not sentence.endswith("?") and (orders := order_in(clause, at)):
+            claims += orders
             continue
         statement = read_statement(clause, at)
         if statement is None:
@@ -212,6 +216,9 @@ def _values(
     if relation == "@is":
         role = _KNOWN.roles[match["role"].casefold()]
         return [(ME, role, subject.text)]
+    if relation == "@own":
+        value = clean("thing", match["thing"])
+        return [(subject, match["topic"].casefold(), value)] if value[:1].isupper() else []
     if relation == "@favourite":
         topic = match["topic"].casefold().replace("color", "colour")
         if topic in _KNOWN.words["nothing"]["topics"]:
@@ -272,14 +279,16 @@ def _plain(pattern: Pattern, match: re.Match[str]) -> list[str]:
             continue
         text = match[group] or ""
         if kind in {"names", "things", "languages"}:
-            return several(kind, text)
+            return several(kind, text, proper=pattern.proper)
         checked = "profession" if pattern.profession else kind
-        value = clean(checked, text, proper=pattern.proper)
+        value = clean(checked, text, lower=not pattern.capital, proper=pattern.proper)
         if kind == "thing" and pattern.dated:
             value = _event(text)
         return [f"{pattern.prefix} {value}".strip()] if value else []
     if "thing" in match.re.groupindex and match["thing"]:
-        return [_event(match["thing"])] if pattern.dated else [match["thing"].casefold()]
+        if pattern.dated:
+            return [_event(match["thing"])]
+        return [match["thing"] if pattern.keeps_time else match["thing"].casefold()]
     return []
 
 
@@ -382,7 +391,7 @@ def clean(kind: str, text: str, *, lower: bool = True, proper: bool = False) -> 
     return text
 
 
-def several(kind: str, text: str, *, lower: bool = True) -> list[str]:
+def several(kind: str, text: str, *, lower: bool = True, proper: bool = False) -> list[str]:
     """Return the values of a list such as `tea, coffee and cake`."""
     if kind == "names":
         # `a cat, Tom, and a dog, Rex` names one cat.
@@ -390,7 +399,7 @@ def several(kind: str, text: str, *, lower: bool = True) -> list[str]:
     parts = EXPRESSIONS["divider"].split(text)[:MAX_VALUES]
     one = {"names": "name", "things": "thing", "languages": "language"}[kind]
     found = [clean(one, part, lower=lower) for part in parts if part]
-    return [value for value in found if value]
+    return [value for value in found if value and (value[0].isupper() or not proper)]
 
 
 def _cut(kind: str, text: str) -> str:

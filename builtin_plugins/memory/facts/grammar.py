@@ -128,7 +128,7 @@ class Pattern:
 
     def __post_init__(self) -> None:
         """Look once: each pattern is asked by every sentence."""
-        keeps = any(kind == "date" for kind, _ in self.values)
+        keeps = self.tense == "routine" or any(kind == "date" for kind, _ in self.values)
         object.__setattr__(self, "keeps_time", keeps)
 
 
@@ -169,6 +169,8 @@ def vocabulary() -> Vocabulary:
             roles[word] = roles[f"{word}s"] = name
             role = Relation(name=name, **kind, **more)
             relations.setdefault(name, role)
+    for topic in words["work"]["topics"]:
+        relations[topic] = Relation(name=topic, single=True, asks=(topic,))
     roles |= {form: aliases.get(one, one) for form, one in forms.items()}
     asked = _asked(relations, roles, families)
     return Vocabulary(relations, roles, aliases, counts, gerunds, words, asked)
@@ -296,6 +298,8 @@ def _pattern(row: dict[str, Any]) -> Pattern:
             return "(?:an|a|the|one)"
         if kind == "role":
             return rf"(?:[\w-]+ ){{0,2}}?(?P<role>{_any_of(vocabulary().roles)})"
+        if kind == "topic":
+            return f"(?P<topic>{_any_of(vocabulary().words['work']['topics'])})"
         values.append((kind, group))
         return kinds[kind].replace("{0}", group) if kind in kinds else rf"(?P<{group}>.{{1,160}}?)"
 

@@ -14,7 +14,9 @@ from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER, Utterance
 from hookgate.builtin_plugins.memory.facts.clauses import Assertion, Ref
 from hookgate.builtin_plugins.memory.facts.extractor import extract
 from hookgate.builtin_plugins.memory.facts.grammar import key_of, vocabulary
+from hookgate.builtin_plugins.memory.facts.orders import ORDER
 from hookgate.builtin_plugins.memory.facts.rows import (
+    MOST_TRUST,
     Row,
     add_sources,
     close,
@@ -98,8 +100,8 @@ class _Learning:
                 self._correct(claim)
                 continue
             subject = self._resolver.find(claim.subject)
-            if subject is None:
-                continue
+            if subject is None or (claim.pattern == ORDER and self._trust < MOST_TRUST):
+                continue  # who else may have written it gives nobody's orders
             if self._said.speaker == ASSISTANT and (
                 claim.correction or claim.over or claim.mode != "holds"
             ):
@@ -306,7 +308,9 @@ class _Learning:
 
     def _ended_by_move(self, claim: Assertion, subject: Entity, now: Sequence[Row]) -> None:
         key = key_of(claim.ends_value)
-        if not key or any(row.object == key for row in now):
+        known = [row for row in now if row.object == key]
+        if not key or known:
+            self._close(known, "changed", claim.valid_from)
             return
         until = replace(claim, value=claim.ends_value, valid_from=None, dated="")
         self._insert(replace(until, valid_to=claim.valid_from or self._said.at), subject, key)

@@ -38,6 +38,10 @@ MAX_SOURCES = 32
 _IS_NOTE = FACTS.c.kind == "note"
 
 
+MOST_TRUST = 3
+"""How far people are believed whose message is clean."""
+
+
 def trust_of(speaker: str, tainted: bool) -> int:
     """Return how far a source is believed: people before the answer, clean before tainted."""
     return 2 * (speaker != ASSISTANT) + (not tainted)

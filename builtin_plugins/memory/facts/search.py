@@ -17,9 +17,10 @@ from typing import Literal
 
 from sqlalchemy import ColumnElement, Connection, Text, bindparam, or_, select
 
-from hookgate.builtin_plugins.memory.domain import USER, Hit
+from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER, Hit
 from hookgate.builtin_plugins.memory.facts.grammar import key_of, vocabulary
 from hookgate.builtin_plugins.memory.facts.learner import kind_of_value
+from hookgate.builtin_plugins.memory.facts.orders import STANDING
 from hookgate.builtin_plugins.memory.facts.rows import Row, current, held_at, hit_of, iso, of_scope
 from hookgate.builtin_plugins.memory.recall.words import terms_of
 from hookgate.builtin_plugins.memory.tables import FACTS, WORDS
@@ -42,6 +43,9 @@ MAX_NAMES = 32
 MAX_RELATIONS = 32
 MAX_REACHED = 16
 """Words, names, relations and steps that one question leads to at most."""
+
+MOST_STANDING = 8
+"""Standing orders of a scope that hold at a time: the latest."""
 
 HOPS = 2
 """How far the walk goes: my dog, Luna, what is known of her."""
@@ -95,6 +99,20 @@ def _numbered(mode: Mode) -> PreparedIn:
     mine = of_scope(FACTS.c.scope, bindparam("of", type_=Text))
     return PreparedIn(select(FACTS).where(mine, _when(mode)), FACTS.c.number)
 
+
+_STANDING = Prepared(
+    select(FACTS)
+    .where(
+        FACTS.c.scope == bindparam("of"),
+        FACTS.c.subject == USER,
+        or_(*(FACTS.c.relation == one for one in STANDING)),
+        current(bindparam("at", type_=Text)),
+        FACTS.c.speaker != ASSISTANT,
+        FACTS.c.taint == "[]",
+    )
+    .order_by(FACTS.c.number.desc())
+    .limit(MOST_STANDING)
+)
 
 _POSTINGS = Prepared(
     select(WORDS.c.fact)
@@ -237,6 +255,12 @@ def _names_in(tokens: Sequence[str]) -> list[str]:
             if len(key) > 1 and key != USER and not vocabulary().is_role(key):
                 keys.setdefault(key)
     return list(keys)[:MAX_NAMES]
+
+
+def standing(connection: Connection, scopes: Sequence[str], *, at: datetime) -> list[Hit]:
+    """Return what people have asked for once and for all, whatever a message is about."""
+    rows = [row for scope in scopes for row in _STANDING.rows(connection, of=scope, at=iso(at))]
+    return [hit_of(row, ASKED, ("holds for every answer",)) for row in rows]
 
 
 def search(

@@ -242,7 +242,7 @@ class Episodes:
         without: Collection[str] = (),
         moment: Moment | None = None,
         also: Callable[[Connection], object] | None = None,
-        floor: Callable[[], object] | None = None,
+        floor: Callable[[float], object] | None = None,
     ) -> list[Hit]:
         """Return the turns of `scopes` that answer `query`, the best first.
 
@@ -255,7 +255,8 @@ class Episodes:
             moment: As of when rows are wanted that are known already; None for now.
             also: Reads more, in the same transaction where there is one.
             floor: Called where the message is below the floor of relevance, as small talk is, so
-                that no turn is found for it; None for no floor. It takes an embedder.
+                that no turn is found for it, with how near it came; None for no floor. It takes an
+                embedder.
 
         Raises:
             StoreError: The store cannot be read.
@@ -271,15 +272,9 @@ class Episodes:
             if moment is None or index.current != moment.epoch or index.fingerprint != fingerprint
         ]
 
-        def look(connection: Connection) -> None:
-            with _brought_up(connection, indexes, changed, fingerprint):
-                pass
-            if also is not None:
-                also(connection)
-
         if any(not index.version for _, index in changed):
             # Who has spoken there has to be known before the message is read.
-            await self._store.read(look)
+            await self._look(indexes, changed, fingerprint, also)
             also = None
             if self._note_current(changed, moment):
                 changed = []
@@ -300,16 +295,34 @@ class Episodes:
             with _brought_up(connection, indexes, changed, fingerprint):
                 left_out = [index.of_turns(without) for index in indexes]
                 found = rank(indexes, wanted, limit, as_of, without=left_out, chatter=chatter)
-                places = [int(indexes[one.index].places[one.row]) for one in found or ()]
+                turns = found if isinstance(found, list) else []
+                places = [int(indexes[one.index].places[one.row]) for one in turns]
             if also is not None:
                 also(connection)
-            if found is None and floor is not None:
-                floor()
-            return _hits(connection, read, found or (), places)
+            if isinstance(found, float) and floor is not None:
+                floor(found)
+            return _hits(connection, read, turns, places)
 
         hits = await self._store.read(work)
         self._note_current(changed, moment)
         return hits
+
+    async def _look(
+        self,
+        indexes: Sequence[TurnIndex],
+        changed: Sequence[tuple[str, TurnIndex]],
+        fingerprint: str,
+        also: Callable[[Connection], object] | None,
+    ) -> None:
+        """Bring indexes up, and read what else is wanted in the same transaction."""
+
+        def look(connection: Connection) -> None:
+            with _brought_up(connection, indexes, changed, fingerprint):
+                pass
+            if also is not None:
+                also(connection)
+
+        await self._store.read(look)
 
     def _note_current(self, read: Sequence[tuple[str, TurnIndex]], moment: Moment | None) -> bool:
         """Note that scopes were read whose rows nobody has changed since `moment`, if so."""

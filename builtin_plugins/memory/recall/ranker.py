@@ -115,7 +115,7 @@ def rank(
     as_of: datetime | None = None,
     without: Sequence[Collection[int]] = (),
     chatter: Floats | None = None,
-) -> list[Found] | None:
+) -> list[Found] | float:
     """Return the turns that answer `query` best, the best first.
 
     Args:
@@ -129,7 +129,7 @@ def rank(
 
     Returns:
         None of them where the message says nothing that could be looked for, or no turn has any
-        word of it or is near to it; None where it is below the floor.
+        word of it or is near to it. Where it is below the floor, how near it came to `FLOOR`.
     """
     if not query.words or not any(len(index) for index in indexes):
         return []
@@ -145,8 +145,10 @@ def rank(
         np.isin(one.taken(one.index.places), list(places))
         for one, places in zip(scored, without or [()] * len(scored), strict=True)
     ]
-    if chatter is not None and not _passes(scored, hidden, query, chatter):
-        return None
+    if chatter is not None:
+        near = _relevance(scored, hidden, query, chatter)
+        if near < FLOOR:
+            return near
     if len(named) == 1:
         add_speaker(scored, named[0])
     _flow(scored)
@@ -164,25 +166,25 @@ def rank(
 # -- the floor of relevance ----------------------------------------------------------------
 
 
-def _passes(
+def _relevance(
     scored: Sequence[Scored],
     hidden: Sequence[npt.NDArray[np.bool_]],
     query: Query,
     chatter: Floats,
-) -> bool:
-    """Whether a turn that may be shown is near enough to a message that is no small talk.
+) -> float:
+    """Return how near a turn that may be shown is to a message that is no small talk.
 
     Who asks for something of their own means what they have said, however near to small talk that
     is. And where a turn with a word of the message has no vector yet, nobody can tell.
     """
     if query.vector is None or query.asks_own:
-        return True
+        return np.inf
     cosine = word = 0.0
     idle = float(idleness(query.vector[None], chatter)[0])
     for one, left_out in zip(scored, hidden, strict=True):
         words = np.where(left_out, 0, one.words)
         if (words > 0)[~one.taken(one.index.read)].any():
-            return True
+            return np.inf
         word = max(word, float(words.max(initial=0)))
         if one.vectors is not None:
             near = likeness(one.vectors, query.vector)
@@ -193,7 +195,7 @@ def _passes(
             cosine = max(cosine, float(near[best].max(initial=0)))
     indexes = [one.index for one in scored]
     all_words = (K1 + 1) * sum(_weight(indexes, number) for number in query.words)
-    return cosine + SHARE * word / all_words - CHATTER * idle >= FLOOR
+    return cosine + SHARE * word / all_words - CHATTER * idle
 
 
 # -- what it gets from others ------------------------------------------------------------

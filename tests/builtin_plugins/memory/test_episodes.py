@@ -163,8 +163,8 @@ async def test_a_message_that_no_turn_has_to_do_with_finds_nothing(store: SqlSto
 
 async def below(episodes: Episodes, query: str, **more: Any) -> bool:
     """Whether a message is below the floor, so that nothing is found for it."""
-    told: list[None] = []
-    hits = await episodes.search([A], query, floor=lambda: told.append(None), **more)
+    told: list[float] = []
+    hits = await episodes.search([A], query, floor=told.append, **more)
     assert not (told and hits)
     return bool(told)
 

@@ -14,6 +14,7 @@ from tests.builtin_plugins.turns import make_host
 
 from hookgate import EMBEDDER
 from hookgate.builtin_plugins.memory import tables
+from hookgate.builtin_plugins.memory.domain import Aside
 from hookgate.builtin_plugins.memory.facts.learner import learn
 from hookgate.builtin_plugins.memory.keeper import Keeper
 from hookgate.builtin_plugins.memory.recall.query import read_query
@@ -46,7 +47,7 @@ async def test_below_the_floor_facts_need_more_than_a_word(tmp_path: Path) -> No
         await keeper._episodes.embed_waiting()
 
         async def found(query: str, *, floor: bool) -> set[str]:
-            hits = await keeper.search([said.scope], query, floor=floor)
+            hits = await keeper.search([said.scope], query, turn=Aside() if floor else None)
             return {hit.text for hit in hits}
 
         assert LIKES in await found("boards again, haha", floor=False)
