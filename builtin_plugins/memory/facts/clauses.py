@@ -144,8 +144,8 @@ def sentences_of(text: str) -> list[str]:
     handed = EXPRESSIONS["handed_over"].search(kept) if hands else None
     if handed:
         kept = kept[: handed.start()]
-    said = [EXPRESSIONS["requested"].sub(r"\g<what>", one) for one in _split(kept)]
-    return [one for one in said if EXPRESSIONS["unclaimed"].match(one) is None]
+    kept = EXPRESSIONS["requested"].sub(r"\g<what>.", kept)
+    return [one for one in _split(kept) if EXPRESSIONS["unclaimed"].match(one) is None]
 
 
 def _unquoted(match: re.Match[str]) -> str:

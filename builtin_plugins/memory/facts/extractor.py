@@ -61,14 +61,15 @@ def extract(text: str, at: datetime) -> list[Assertion]:
         at: When it was said, in UTC.
     """
     claims: list[Assertion] = []
+    asks = EXPRESSIONS["may_be_order"].search(text) is not None
     for sentence in sentences_of(text):
-        claims += _of_sentence(sentence, at)
+        claims += _of_sentence(sentence, at, asks=asks)
         if len(claims) >= MAX_CLAIMS:
             break
     return claims[:MAX_CLAIMS]
 
 
-def _of_sentence(sentence: str, at: datetime) -> list[Assertion]:
+def _of_sentence(sentence: str, at: datetime, *, asks: bool) -> list[Assertion]:
     begins = EXPRESSIONS["begins_correcting"].match(sentence)
     if begins is not None and (meant := _meant(sentence, begins[0])) is not None:
         return [meant]
@@ -82,7 +83,7 @@ def _of_sentence(sentence: str, at: datetime) -> list[Assertion]:
         if EXPRESSIONS["only_correcting"].fullmatch(clause):
             corrects = True  # `No, sorry, ...` may stand before a comma of its own
             continue
-        if not sentence.endswith("?") and (orders := order_in(clause, at)):
+        if asks and not sentence.endswith("?") and (orders := order_in(clause, at)):
             claims += orders
             continue
         statement = read_statement(clause, at)
@@ -130,7 +131,9 @@ def _of_statement(statement: Statement, at: datetime) -> list[Assertion]:
         return []
     behind = find_time(rest, at)
     without = rest if behind is None else _without(rest, behind)
-    first = min(first_pattern(said) for said in {rest, without})
+    first = first_pattern(rest)
+    if without != rest:
+        first = min(first, first_pattern(without))
     for pattern in patterns()[first:]:
         when = statement.when or behind
         if pattern.dated and (when is None or statement.mode != "holds"):
