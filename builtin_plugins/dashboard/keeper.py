@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -38,9 +38,7 @@ MOST_WHY = 1_000
 LOOKED = 120.0
 """Seconds for which hooks are timed after somebody has looked."""
 BATCH_SECONDS = 1.0
-"""What has ended within so many seconds is written at once."""
-LATE_SECONDS = 1.0
-"""What follows an answer is told of within so many seconds."""
+"""What has ended within so many seconds is written at once, as many seconds later."""
 RETRY_SECONDS = 5.0
 TRIMMED = 50
 """The oldest turns go when so many have come."""
@@ -67,7 +65,10 @@ class Keeper:
 
     def __init__(self, host: Host) -> None:
         self._host = host
+        # What has ended since the last write, what had ended before, and what is to be written.
         self._ended: dict[str, tuple[Turn, datetime]] = {}
+        self._over: dict[str, tuple[Turn, datetime]] = {}
+        self._rows: dict[str, dict[str, Any]] = {}
         self._told: dict[str, list[Event]] = {}
         self._tellings = 0
         self._until = 0.0
@@ -138,26 +139,33 @@ class Keeper:
             await asyncio.sleep(BATCH_SECONDS)
             if not await self._flush():
                 await asyncio.sleep(RETRY_SECONDS)
-            if self._ended:
+            if self._ended or self._over or self._rows:
                 self._wake.set()
 
     async def _flush(self, *, every: bool = False) -> bool:
-        """Write what has ended a moment ago, or everything; whether that went well."""
-        until = self._host.clock.now() - timedelta(seconds=0 if every else LATE_SECONDS)
-        over = [id for id, (_, now) in self._ended.items() if now <= until]
-        while len(self._ended) > MOST:
+        """Write what had ended by the last time, or everything; whether that went well.
+
+        What follows an answer is told of in the second between.
+        """
+        over, self._over, self._ended = self._over, self._ended, {}
+        if every:
+            over, self._over = over | self._over, {}
+        for id, (turn, now) in over.items():
+            self._rows[id] = self._row(turn, now)
+            self._tellings -= len(self._told.pop(id, ()))
+        while len(self._rows) > MOST:
             # They would be the first to go.
-            self._forget(next(iter(self._ended)))
-        turns = [self._row(*self._ended[id]) for id in over if id in self._ended]
-        if not turns:
+            del self._rows[next(iter(self._rows))]
+        rows = list(self._rows.values())
+        if not rows:
             return True
         standing = self._host.standing(PART)
         try:
             # Nobody waits for them: they go with what others write, and cost no commit.
-            await self._tables.keep(self._records.store, turns)
-            self._untrimmed += len(turns)
-            for turn in turns:
-                self._forget(turn["id"])
+            await self._tables.keep(self._records.store, rows)
+            for row in rows:
+                self._rows.pop(row["id"], None)
+            self._untrimmed += len(rows)
             if self._untrimmed >= TRIMMED:
                 await self._tables.trim(self._records.store, MOST)
                 self._untrimmed = 0
@@ -167,22 +175,21 @@ class Keeper:
         standing.good()
         return True
 
-    def _forget(self, id: str) -> None:
-        self._ended.pop(id, None)
-        self._tellings -= len(self._told.pop(id, ()))
-
     # -- reading -----------------------------------------------------------------
 
     def here(self) -> Iterator[KeptTurn]:
         """Yield the turns that run here, and those that have ended and are not written yet."""
         now = self._host.clock.now()
-        for turn, ended in tuple(self._ended.values()):
-            yield self._kept(turn, ended)
+        made, ended = self._tables.KeptTurn.model_construct, self._over | self._ended
+        for row in self._rows.values():
+            yield made(**row)
+        for turn, at in ended.values():
+            yield made(**self._row(turn, at))
         for turn in self._host.running():
             # A tool call without a model has no message, and is no turn to anybody.
             told = turn.messages or turn.message.text
-            if told and not turn.ending and turn.id not in self._ended:
-                yield self._kept(turn, now)
+            if told and not turn.ending and turn.id not in ended:
+                yield made(**self._row(turn, now))
 
     async def get(self, id: str) -> KeptTurn | None:
         """Return a turn; None where none of this id is kept.
@@ -222,7 +229,7 @@ class Keeper:
         if params.denied is not None:
             where.append(c.denied > 0 if params.denied else c.denied == 0)
         if params.plugin:
-            where.append(c.plugins.contains(orjson.dumps(params.plugin).decode(), autoescape=True))
+            where.append(self._tables.names(c.plugins, params.plugin))
         found: list[KeptTurn] = await self._records.page(
             *where,
             by=(c.place,),
@@ -233,10 +240,6 @@ class Keeper:
         return found
 
     # -- a row -------------------------------------------------------------------
-
-    def _kept(self, turn: Turn, now: datetime) -> KeptTurn:
-        kept: KeptTurn = self._tables.KeptTurn.model_construct(**self._row(turn, now))
-        return kept
 
     def _row(self, turn: Turn, now: datetime) -> dict[str, Any]:
         """Return what is kept of `turn` as it is."""

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Index, MetaData
+import orjson
+from sqlalchemy import ColumnElement, Index, MetaData, func
 
 from hookgate import Store
 from hookgate.kit.records import Field, Record
@@ -63,6 +64,11 @@ class KeptTurn(Record):
 
 TURNS = KeptTurn.table
 _TRIM = Trim((TURNS.c.place,), ())
+
+
+def names(listed: ColumnElement[str], name: str) -> ColumnElement[bool]:
+    """Return whether a list in JSON has a name in it; to LIKE, some databases take A for a."""
+    return func.replace(listed, orjson.dumps(name).decode(), "") != listed
 
 
 async def keep(store: Store, rows: Sequence[Mapping[str, Any]]) -> None:

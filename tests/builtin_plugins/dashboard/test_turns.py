@@ -57,12 +57,15 @@ class Guard:
         return Verdict.deny("not that one") if call.name == "no" else Verdict.allow()
 
 
-def gate_of(*said: Any, tools: Sequence[Tool] = (), home: Path | None = None) -> Gateway:
+def gate_of(
+    *said: Any, tools: Sequence[Tool] = (), home: Path | None = None, **sections: Any
+) -> Gateway:
     bench = Tools(echo_tool(), echo_tool("no"), *tools)
     plugins = (Scripted(Script(*said)), Guard(), bench, Plugin())
     if home is None:
         return gateway(*plugins)
-    return Gateway(settings(home), builtin=("control", "storage"), plugins=plugins)
+    config = settings(home, **sections)
+    return Gateway(config, builtin=("control", "storage"), plugins=plugins)
 
 
 async def talk(gate: Gateway, peer: str = "ann", text: str = SAID) -> Turn:
@@ -220,6 +223,7 @@ async def test_turns_outlive_a_restart_with_all_that_is_known_of_them(tmp_path: 
             ({"denied": True, "plugin": "guard"}, [first.id]),
             ({"denied": False}, [second.id]),
             ({"plugin": "%"}, []),
+            ({"plugin": "GUARD"}, []),
             ({"slower": 1e9}, []),
             ({"ending": "running"}, []),
             ({"tainted": True, "agent": "main"}, []),
@@ -230,17 +234,33 @@ async def test_turns_outlive_a_restart_with_all_that_is_known_of_them(tmp_path: 
         assert await ids(gate, before=page.next) == [first.id]
 
 
-async def test_turns_of_another_gateway_on_the_store_are_listed(tmp_path: Path) -> None:
+@pytest.mark.slow
+async def test_turns_of_another_gateway_on_the_store_are_listed(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper, "MOST", 2)
+    monkeypatch.setattr(keeper, "TRIMMED", 1)
+    shared = {"storage": {"url": url}}
+    said = call(("\0\ud800", "no", {"text": ""})), say("no"), say("hello")
     async with AsyncExitStack() as stack:
-        one = await stack.enter_async_context(gate_of(say("hello"), home=tmp_path))
+        one, other = [
+            await stack.enter_async_context(gate_of(*said, home=tmp_path / name, plugin=shared))
+            for name in ("one", "other")
+        ]
         turn = await talk(one)
         await written(one)
-        other = gate_of(say("hello"))
-        await stack.enter_async_context(other)
-        keeper_of(other)._records = keeper_of(one)._records
-        mine = await talk(other)
-        assert await ids(other) == [mine.id, turn.id]
-        assert (await ask(other, "turn.show", id=turn.id)).id == turn.id
+        mine = await talk(other, "bob")
+        for _ in range(2):
+            assert await ids(other) == [mine.id, turn.id]
+            assert await ids(other, ANN) == [turn.id]
+            assert await ids(other, denied=True, plugin="guard", before="9") == [mine.id, turn.id]
+            assert await ids(other, plugin="GUARD") == []
+            await written(other)
+        shown = await ask(other, "turn.show", id=turn.id)
+        assert shown == await ask(one, "turn.show", id=turn.id)
+        last = await talk(one)
+        await written(one)
+        assert await ids(other) == [last.id, mine.id]
 
 
 async def test_secrets_are_masked_before_they_are_kept(tmp_path: Path) -> None:

@@ -13,11 +13,12 @@ export const useGate = () => useContext(GateContext);
 
 /** Ask an operation, and again when `params` change, the connection is new or an event says so.
  * @param {string} name @param {object | null} params null asks nothing
- * @param {{on?: string[], every?: number, still?: boolean}} more events and milliseconds after which
- *   to ask again; `still` is not to ask while the pointer is on rows
+ * @param {{on?: string[], every?: number, still?: boolean, rest?: number}} more events and milliseconds
+ *   after which to ask again; `still` is not to ask while the pointer is on rows, `rest` how long events
+ *   wait for each other
  * @returns {{data: any, problem: import("./gate.js").Problem | null, of: string, again: () => void}}
  *   `of` is what `data` answers: `params` as JSON */
-export function useOperation(name, params = {}, { on = [], every = 0, still = true } = {}) {
+export function useOperation(name, params = {}, { on = [], every = 0, still = true, rest = 1_000 } = {}) {
   const gate = useGate();
   const [answer, setAnswer] = useState({ data: null, problem: null, of: "" });
   const [asked, ask] = useState(0);
@@ -25,11 +26,11 @@ export function useOperation(name, params = {}, { on = [], every = 0, still = tr
   const again = useCallback(() => ask((count) => count + 1), []);
   const key = JSON.stringify(params);
   useEffect(() => {
-    // Several events of one moment are one question, and one a second is enough.
+    // Several events of one moment are one question.
     let waits = 0, last = 0, missed = false;
     const soon = () => {
       if (document.hidden) missed = true;
-      else waits ||= setTimeout(() => { waits = 0; last = Date.now(); again(); }, Math.max(150, last + 1_000 - Date.now()));
+      else waits ||= setTimeout(() => { waits = 0; last = Date.now(); again(); }, Math.max(150, last + rest - Date.now()));
     };
     const shown = () => { if (missed && !document.hidden) { missed = false; again(); } };
     const deaf = gate.hear(on, soon);
@@ -62,11 +63,11 @@ export function useOperation(name, params = {}, { on = [], every = 0, still = tr
 /** Ask for rows page by page. What came meanwhile is counted, and shown when asked for: nothing
  * moves under the pointer. Rows that are shown stay as they are now.
  * @param {string} name @param {object} params
- * @param {{list: string, by: string, keyOf: (row: any) => string, on?: string[], every?: number}} how
+ * @param {{list: string, by: string, keyOf: (row: any) => string, on?: string[], every?: number, rest?: number}} how
  *   the member with the rows, and the parameter that takes `next` */
-export function useRows(name, params, { list, by, keyOf, on, every }) {
+export function useRows(name, params, { list, by, keyOf, on, every, rest }) {
   const gate = useGate();
-  const newest = useOperation(name, params, { on, every, still: false });
+  const newest = useOperation(name, params, { on, every, rest, still: false });
   const shown = useRef({ of: null, rows: [], next: "" });
   const [, draw] = useState(0);
   const key = JSON.stringify(params);

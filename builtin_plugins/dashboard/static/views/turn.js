@@ -9,7 +9,7 @@ const auditOf = (call, turn) => `#/audit?${new URLSearchParams({ call, turn })}`
 
 /** @param {{id: string}} given */
 export function Turn({ id }) {
-  const { data, problem } = useOperation("turn.show", { id }, { on: ["done"], every: 3_000 });
+  const { data, problem } = useOperation("turn.show", { id }, { on: ["done"], every: 3_000, rest: 3_000 });
   if (!data) return html`<div><${Wrong} problem=${problem} /><p><a href="#/turns">All turns</a></p></div>`;
   const parent = data.tree.find((one) => one.id === data.parent);
   return html`<div><p><a href="#/turns">All turns</a></p>

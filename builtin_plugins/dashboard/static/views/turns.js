@@ -26,7 +26,7 @@ function wanted(filter) {
 function List() {
   const [filter, change] = useFilter();
   const params = wanted(filter);
-  const rows = useRows("turn.list", params, { list: "turns", by: "before", keyOf: (row) => row.id, on: ["done"], every: 5_000 });
+  const rows = useRows("turn.list", params, { list: "turns", by: "before", keyOf: (row) => row.id, on: ["done"], every: 5_000, rest: 3_000 });
   const filtered = Object.keys(params).some((name) => name !== "hooks");
   const gate = useGate();
   // What ran and is among the newest no longer has ended since, where only what runs is asked for.
