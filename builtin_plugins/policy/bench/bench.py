@@ -6,7 +6,7 @@ through the same `Judge` as those of a gateway.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
@@ -16,6 +16,7 @@ from hookgate import (
     Address,
     Agent,
     Effect,
+    Flags,
     Message,
     Origin,
     Principal,
@@ -31,10 +32,15 @@ from hookgate.builtin_plugins.policy.judge.engine import Engine, Judgement
 from hookgate.builtin_plugins.policy.judge.facts import Facts, History, facts_of
 from hookgate.builtin_plugins.policy.judge.judging import Judge
 from hookgate.catalogue import Snapshot
+from hookgate.kit.durations import seconds_of
 
 if TYPE_CHECKING:
+    from hookgate.builtin_plugins.policy.rules.linting import KnownTool
     from hookgate.builtin_plugins.policy.rules.model import Rule
     from hookgate.builtin_plugins.policy.settings import PolicySettings, ProfileName, RuleEffect
+
+NOW = 1_000_000.0
+"""The time at which cases are judged, and calls explained, in seconds of the history's clock."""
 
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 _EMPTY = Snapshot()
@@ -196,9 +202,66 @@ def imagined(facts: Facts) -> tuple[Turn, ToolCall]:
     return turn, call
 
 
-def explained(bench: Bench, facts: Facts, history: History, now: float) -> dict[str, Any]:
-    """Return what every rule says of a call, and which one decides."""
-    found = bench.decide(facts, history, now, every=True)
+def declaring(flags: Flags, said: Mapping[str, bool | None]) -> Flags:
+    """Return `flags` with what is said of some of them, by either spelling of their names.
+
+    Raises:
+        ValueError: There is no such flag.
+    """
+    values = flags.to_json()
+    for name, value in said.items():
+        own = Flags.from_mapping({name: True}).to_json()
+        values |= {known: value for known, is_it in own.items() if is_it}
+    return Flags.from_mapping(values) if said else flags
+
+
+def facts_known(tool: str, known: Callable[[str], KnownTool | None]) -> Facts:
+    """Return what is known of a tool."""
+    found = known(tool)
+    return found.facts if found else Facts(tool=tool)
+
+
+def history_of(
+    call: Facts, before: Sequence[str], known: Callable[[str], KnownTool | None]
+) -> tuple[Facts, History]:
+    """Return a call with its place in its turn, and what was called before it.
+
+    Args:
+        call: The call, at the time `NOW`.
+        before: Tools that were called in this turn, or with ``@10m`` so long ago in another one of
+            the session; the oldest first.
+        known: Returns what is known of a tool.
+
+    Raises:
+        ValueError: A time is written otherwise.
+    """
+    happened: list[tuple[float, Facts]] = []
+    for number, item in enumerate(before):
+        name, mark, text = item.partition("@")
+        earlier = replace(
+            facts_known(name, known),
+            agent=call.agent,
+            channel=call.channel,
+            session=call.session,
+            provenance=call.provenance,
+            taint=frozenset() if mark else call.taint,
+            turn=f"turn {number}" if mark else call.turn,
+        )
+        happened.append((NOW - (seconds_of(text) if mark else 0.0), recorded(earlier)))
+    history = History()
+    for at, one in sorted(happened, key=lambda each: each[0]):
+        history.add(at, one)
+    return replace(call, index=sum(one.turn == call.turn for _, one in happened)), history
+
+
+def recorded(facts: Facts) -> Facts:
+    """Return facts as the gateway would remember them."""
+    return facts_of(*imagined(facts))
+
+
+def explained(bench: Bench, facts: Facts, history: History) -> dict[str, Any]:
+    """Return what every rule says of a call at the time `NOW`, and which one decides."""
+    found = bench.decide(facts, history, NOW, every=True)
     return {
         "tool": facts.tool,
         "flags": facts.flags.to_json(),

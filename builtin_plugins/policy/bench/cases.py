@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PlainValidator
 
 from hookgate import FLAG_NAMES, Flags
-from hookgate.builtin_plugins.policy.bench.bench import Bench, Found, imagined
-from hookgate.builtin_plugins.policy.judge.facts import LONGEST, Facts, Happened, History, facts_of
+from hookgate.builtin_plugins.policy.bench.bench import NOW, Bench, Found, recorded
+from hookgate.builtin_plugins.policy.judge.facts import LONGEST, Facts, Happened, History
 from hookgate.builtin_plugins.policy.rules.files import (
     SUFFIXES,
     TEST_SUFFIX,
@@ -41,9 +41,6 @@ from hookgate.kit.content.documents import (
 )
 
 MAX_CASES = 2000
-
-NOW = 1_000_000.0
-"""The time at which cases are judged, in seconds of the history's clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +112,6 @@ def run_case(bench: Bench, case: Case, *, every: bool = False) -> Tried:
     if case.arguments is not None and dict(found.arguments) != dict(case.arguments):
         wrong.append(f"expected the arguments {dict(case.arguments)}, found {found.arguments}")
     return Tried(case=case, found=found, wrong=tuple(wrong))
-
-
-def recorded(facts: Facts) -> Facts:
-    """Return facts as the gateway would remember them."""
-    return facts_of(*imagined(facts))
 
 
 # -- files -----------------------------------------------------------------------------

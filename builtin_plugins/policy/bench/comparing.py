@@ -27,98 +27,53 @@ MAX_TOOLS = 30
 """Names made of globs that the table is made for at most."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Differing:
-    """A call of which two sets of rules say different things.
-
-    Attributes:
-        what: The call, for people: a case's name, or a line of the table.
-        old: What the first set says.
-        new: What the second one says.
-    """
-
-    what: str
-    old: Found
-    new: Found
-
-    def to_json(self) -> dict[str, str]:
-        """Return it for programs."""
-        return {
-            "what": self.what,
-            "old": self.old.effect,
-            "old_rule": self.old.rule,
-            "new": self.new.effect,
-            "new_rule": self.new.rule,
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """How two sets of rules differ.
-
-    Attributes:
-        added: Names of rules of the second set alone.
-        removed: Names of rules of the first set alone.
-        changed: The keys in which rules of one name differ.
-        table: Lines of the table that differ.
-        cases: Cases of which they say different things.
-        cells: How many lines of the table there are.
-    """
-
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
-    changed: dict[str, tuple[str, ...]]
-    table: tuple[Differing, ...]
-    cases: tuple[Differing, ...]
-    cells: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it for programs."""
-        return {
-            "added": list(self.added),
-            "removed": list(self.removed),
-            "changed": {name: list(keys) for name, keys in self.changed.items()},
-            "lines": self.cells,
-            "table": [one.to_json() for one in self.table],
-            "cases": [one.to_json() for one in self.cases],
-        }
-
-
 def compare(
     old: Sequence[Rule], new: Sequence[Rule], cases: Iterable[Case], settings: PolicySettings
-) -> Difference:
-    """Return how two sets of rules differ: in what they say, and in what follows."""
+) -> dict[str, Any]:
+    """Return how two sets of rules differ, JSON-ready: in what they say, and in what follows.
+
+    ``added`` and ``removed`` name rules of one set alone, ``changed`` the keys in which rules of
+    one name differ. ``table`` has the lines that differ, of so many ``lines``; ``cases`` those of
+    which the sets say different things.
+    """
     before, after = ({rule.name: rule for rule in rules} for rules in (old, new))
-    benches = Bench(settings, old), Bench(settings, new)
+    first, second = Bench(settings, old), Bench(settings, new)
     cells = list(_cells([*old, *new]))
-    table = [
-        Differing(what=what, old=first, new=second)
-        for what, facts in cells
-        for first, second in [(benches[0].decide(facts), benches[1].decide(facts))]
-        if (first.effect, first.rule) != (second.effect, second.rule)
-    ]
-    differing = []
-    for case in cases:
-        first, second = (run_case(bench, case).found for bench in benches)
-        if (first.effect, first.rule) != (second.effect, second.rule):
-            differing.append(Differing(what=case.name, old=first, new=second))
+    table = ((what, first.decide(facts), second.decide(facts)) for what, facts in cells)
+    tried = (
+        (case.name, run_case(first, case).found, run_case(second, case).found) for case in cases
+    )
     changed = {
         name: keys
         for name in before
         if name in after and (keys := _changed(before[name], after[name]))
     }
-    return Difference(
-        added=tuple(name for name in after if name not in before),
-        removed=tuple(name for name in before if name not in after),
-        changed=changed,
-        table=tuple(table),
-        cases=tuple(differing),
-        cells=len(cells),
-    )
+    return {
+        "added": [name for name in after if name not in before],
+        "removed": [name for name in before if name not in after],
+        "changed": changed,
+        "lines": len(cells),
+        "table": _differing(table),
+        "cases": _differing(tried),
+    }
 
 
-def _changed(old: Rule, new: Rule) -> tuple[str, ...]:
-    return tuple(key for key, value in _all(old).items() if _all(new)[key] != value)
+def _differing(rows: Iterable[tuple[str, Found, Found]]) -> list[dict[str, str]]:
+    return [
+        {
+            "what": what,
+            "old": old.effect,
+            "old_rule": old.rule,
+            "new": new.effect,
+            "new_rule": new.rule,
+        }
+        for what, old, new in rows
+        if (old.effect, old.rule) != (new.effect, new.rule)
+    ]
+
+
+def _changed(old: Rule, new: Rule) -> list[str]:
+    return [key for key, value in _all(old).items() if _all(new)[key] != value]
 
 
 def _all(rule: Rule) -> dict[str, Any]:

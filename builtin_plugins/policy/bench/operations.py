@@ -14,7 +14,6 @@ from pydantic import Field
 from hookgate import (
     EffectName,
     Event,
-    Flags,
     Invocation,
     NotAllowedError,
     OperationModel,
@@ -23,7 +22,7 @@ from hookgate import (
     TurnError,
     operation,
 )
-from hookgate.builtin_plugins.policy.judge.facts import Facts, History
+from hookgate.builtin_plugins.policy.judge.facts import Facts
 from hookgate.builtin_plugins.policy.rules.digesting import said
 from hookgate.builtin_plugins.policy.rules.linting import KnownTool, arguments_in
 from hookgate.builtin_plugins.policy.rules.profiles import PROFILES, cells
@@ -321,7 +320,8 @@ class CallParams(OperationModel):
     taint: list[Id] = Field(default_factory=list, max_length=20)
     """Whose text the turn has read, such as ``tool:http_get``."""
     before: list[Id] = Field(default_factory=list, max_length=50)
-    """Tools that were called before in this turn, the oldest first."""
+    """Tools that were called before in this turn, the oldest first; with ``@10m``, so long ago in
+    an earlier turn of the session."""
     agent: Id = "main"
     channel: Id = "cli"
     profile: ProfileName | None = None
@@ -482,11 +482,9 @@ class PolicyOperations:
                     news = {**said, "read": read, "decisions": decisions[untold:]}
                     invocation.emit(Event("progress", news))
                     told, untold = now, len(decisions)
-            if begun["ok"]:
-                said = {**(await child.ask({"rows": []})), "at": said.get("at", "")}
-            else:
-                said = {**_NOTHING}
-        return {**said, **begun, "whole": not more, "read": read, "decisions": decisions}
+            if read:
+                said["rules"] = (await child.ask({"rows": []}))["rules"]
+        return {**begun, **said, "whole": not more, "read": read, "decisions": decisions}
 
     def _allowed(self, invocation: Invocation) -> None:
         if not invocation.principal.sees_all:
@@ -498,8 +496,7 @@ class PolicyOperations:
     @operation("policy.explain", command="")
     async def explain(self, invocation: Invocation, params: CallParams) -> CallExplained:
         """Say what every rule in force says of a call, which one decides, and why."""
-        from hookgate.builtin_plugins.policy.bench.bench import Bench, explained
-        from hookgate.builtin_plugins.policy.bench.cases import recorded
+        from hookgate.builtin_plugins.policy.bench.bench import Bench, explained, history_of
 
         self._allowed(invocation)
         if len(json.dumps(params.arguments)) > MOST_ARGUMENTS:
@@ -509,20 +506,18 @@ class PolicyOperations:
                 action="shorten them: rules look at few of them",
             )
         view = invocation.host.tools.view()
-        facts = _facts(params, view)
-        happened = [
-            replace(_facts(params, view, name), arguments={}, index=number)
-            for number, name in enumerate(params.before)
-        ]
+
+        def known(name: str) -> KnownTool | None:
+            return _known(view[name]) if name in view else None
+
+        try:
+            facts, history = history_of(_facts(params, known), params.before, known)
+        except ValueError as error:
+            raise TurnError(
+                str(error), code="invalid_params", action="`hookgate tools list` names flags"
+            ) from None
         bench = Bench(self._settings, self._engine().rules, params.profile)
-
-        def judged() -> dict[str, Any]:
-            history = History()
-            for number, one in enumerate(happened):
-                history.add(number, recorded(one))
-            return explained(bench, facts, history, len(happened))
-
-        found = await asyncio.to_thread(judged)
+        found = await asyncio.to_thread(explained, bench, facts, history)
         return CallExplained(known=params.tool in view, **found)
 
     @operation("policy.table", rest=("GET", "/v1/policy/table"))
@@ -545,15 +540,6 @@ class PolicyOperations:
             for cell in cells(chosen)
         ]
         return Table(profile=chosen, profiles=list(PROFILES), rows=rows)
-
-
-_NOTHING = {
-    "at": "",
-    **dict.fromkeys(("rows", "same", "undecidable", "passed_over"), 0),
-    "flips": {},
-    "reasons": {},
-    "rules": [],
-}
 
 
 def _moment(text: str, now: datetime) -> datetime | None:
@@ -599,26 +585,18 @@ def _known(tool: Tool) -> KnownTool:
     )
 
 
-def _facts(params: CallParams, view: Mapping[str, Tool], earlier: str = "") -> Facts:
-    """Return the facts of the call, or of one before it."""
-    name = earlier or params.tool
-    known = _known(view[name]).facts if name in view else Facts(tool=name)
-    said = {} if earlier else params.flags
-    try:
-        declared = Flags.from_mapping({**known.flags.to_json(), **said}) if said else known.flags
-    except ValueError as error:
-        raise TurnError(
-            str(error), code="invalid_params", action="take the names of `hookgate tools list`"
-        ) from None
+def _facts(params: CallParams, known: Callable[[str], KnownTool | None]) -> Facts:
+    from hookgate.builtin_plugins.policy.bench.bench import declaring, facts_known
+
+    facts = facts_known(params.tool, known)
     return replace(
-        known,
+        facts,
         arguments=params.arguments,
-        flags=declared,
+        flags=declaring(facts.flags, params.flags),
         provenance=params.provenance.value,
         taint=frozenset(params.taint),
         agent=params.agent,
         channel=params.channel,
         session=f"{params.agent}:{params.channel}:local:main",
         turn="turn",
-        index=len(params.before),
     )

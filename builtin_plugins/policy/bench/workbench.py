@@ -36,17 +36,18 @@ CASES_FILE = "rules.test.yaml"
 
 
 class Workbench:
-    """Workbench what it is asked; a replay is begun, and then given rows, page by page."""
+    """Answers what it is asked; a replay is begun, and then given rows, page by page."""
 
     def __init__(self) -> None:
-        self._replay: Replay
+        self._replay: Replay | None = None
         self._tally = Tally()
         self._listed = {"flip": 0, "other": 0}
 
     def to(self, work: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer, JSON-ready."""
         if "rows" in work:
-            return self._judged(work["rows"])
+            assert self._replay is not None, "it was begun"
+            return self._judged(self._replay, work["rows"])
         if "replay" in work:
             return self._begun(work)
         return _tried(work)
@@ -60,27 +61,33 @@ class Workbench:
         found: dict[str, Any] = {
             "ok": not any(one.failed for one in readings),
             "problems": _problems([one for reading in readings for one in reading.problems]),
+            **self._so_far(),
         }
         if not found["ok"]:
             return found
         before = Bench(settings, old.found) if old else None
         self._replay = Replay(Bench(settings, rules.found), old=before, **period)
+        found |= self._so_far()
         if old:
-            differs = compare(old.found, rules.found, cases.found[:MOST_CASES], settings).to_json()
+            differs = compare(old.found, rules.found, cases.found[:MOST_CASES], settings)
             for key in ("table", "cases"):
                 found[f"differing_{key}"] = len(differs[key])
                 differs[key] = differs[key][:MOST_LINES]
             found |= differs
         return found
 
-    def _judged(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def _so_far(self) -> dict[str, Any]:
+        rules = [] if self._replay is None else _traffic(self._replay.coverage)
+        return {**self._tally.to_json(), "at": "", "rules": rules}
+
+    def _judged(self, replay: Replay, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         decisions, at = [], ""
         for row in rows:
             at = str(row.get("at", ""))
             try:
-                found = self._replay.take(read_row(row))
+                found = replay.take(read_row(row))
             except ValueError as error:
-                if self._replay.wants(_seconds(at), str(row.get("turn", ""))):
+                if replay.wants(_seconds(at), str(row.get("turn", ""))):
                     decisions += self._unreadable(row, str(error))
                 continue
             if found is None:
@@ -93,7 +100,7 @@ class Workbench:
             **self._tally.to_json(),
             "at": at,
             "decisions": decisions,
-            "rules": _traffic(self._replay.coverage) if not rows else [],
+            "rules": _traffic(replay.coverage) if not rows else [],
         }
 
     def _unreadable(self, row: Mapping[str, Any], why: str) -> list[dict[str, Any]]:

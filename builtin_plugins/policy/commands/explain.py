@@ -22,11 +22,7 @@ from hookgate.kit.commands import JsonOption, State, state_of
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hookgate.builtin_plugins.policy.judge.facts import Facts, History
     from hookgate.builtin_plugins.policy.rules.linting import KnownTool
-
-NOW = 1e9
-"""The time of the call, in seconds of a clock of its own."""
 
 
 def explain(
@@ -80,52 +76,48 @@ def explain(
     Example:
         hookgate policy explain http_get --arg url=https://example.org --taint tool:read_file
     """
-    from hookgate.builtin_plugins.policy.bench.bench import Bench, explained
+    from dataclasses import replace
+
+    from hookgate.builtin_plugins.policy.bench.bench import (
+        Bench,
+        declaring,
+        explained,
+        facts_known,
+        history_of,
+    )
 
     state = state_of(ctx)
     where = paths_of(state, rule, needed=False)
     bench = Bench(settings_of(state), rules(state, where), profile)
-    known, note = (None, "no gateway was asked") if offline else _known(state, tool)
-    facts = _facts(tool, known, flag or ())
-    facts.arguments = _arguments(arguments, arg or ())
-    facts.provenance = _provenance(provenance)
-    facts.taint = frozenset(taint or (["somebody else"] if tainted else []))
-    facts.agent, facts.channel, facts.session = agent, channel, f"{agent}:{channel}:local:main"
-    facts.turn = "turn"
-    history = _history(state, facts, before or (), offline=offline)
-    facts.index = sum(one.turn == facts.turn for one in history.since(float("-inf")))
-    data = {**explained(bench, facts, history, NOW), "note": note}
+    notes: list[str] = []
+
+    def known(name: str) -> KnownTool | None:
+        found, note = (None, "no gateway was asked") if offline else _known(state, name)
+        notes.append(note)
+        return found
+
+    facts = facts_known(tool, known)
+    try:
+        flags = declaring(facts.flags, _flags(flag or ()))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--flag") from None
+    facts = replace(
+        facts,
+        flags=flags,
+        arguments=_arguments(arguments, arg or ()),
+        provenance=_provenance(provenance),
+        taint=frozenset(taint or (["somebody else"] if tainted else [])),
+        agent=agent,
+        channel=channel,
+        session=f"{agent}:{channel}:local:main",
+        turn="turn",
+    )
+    try:
+        facts, history = history_of(facts, before or (), known)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--before") from None
+    data = {**explained(bench, facts, history), "note": notes[0]}
     state.show(data, lambda console: _print_explained(console, data))
-
-
-def _history(state: State, facts: Facts, given: Sequence[str], *, offline: bool) -> History:
-    """Return the calls before, each with what its tool declares."""
-    from dataclasses import replace
-
-    from hookgate.builtin_plugins.policy.bench.cases import recorded
-    from hookgate.builtin_plugins.policy.judge.facts import History
-    from hookgate.kit.durations import seconds_of
-
-    history, happened = History(), []
-    for number, item in enumerate(given):
-        name, mark, text = item.partition("@")
-        try:
-            ago = seconds_of(text) if mark else 0.0
-        except ValueError as error:
-            raise typer.BadParameter(str(error), param_hint="--before") from None
-        known = None if offline else _known(state, name)[0]
-        earlier = replace(
-            _facts(name, known, ()),
-            agent=facts.agent,
-            channel=facts.channel,
-            session=facts.session,
-            provenance=facts.provenance,
-            turn=f"turn {number}" if mark else facts.turn,
-        )
-        happened.append((NOW - ago, recorded(earlier)))
-    for at, earlier in sorted(happened, key=lambda one: one[0]):
-        history.add(at, earlier)
-    return history
 
 
 def _known(state: State, tool: str) -> tuple[KnownTool | None, str]:
@@ -137,11 +129,7 @@ def _known(state: State, tool: str) -> tuple[KnownTool | None, str]:
     return same, "" if same else "the gateway has no such tool"
 
 
-def _facts(tool: str, known: KnownTool | None, given: Sequence[str]) -> Facts:
-    from hookgate import Flags
-    from hookgate.builtin_plugins.policy.judge.facts import Facts
-
-    facts = known.facts if known else Facts(tool=tool)
+def _flags(given: Sequence[str]) -> dict[str, bool | None]:
     words: dict[str, bool | None] = {"true": True, "false": False, "unknown": None}
     values: dict[str, bool | None] = {}
     for item in given:
@@ -149,16 +137,7 @@ def _facts(tool: str, known: KnownTool | None, given: Sequence[str]) -> Facts:
         if word not in words:
             raise typer.BadParameter(f"found {item!r}, expected NAME=true, false or unknown")
         values[name] = words[word]
-    try:
-        said = Flags.from_mapping(values).to_json()
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--flag") from None
-    snake = {name for name, value in said.items() if value is not None}
-    snake |= {name for name in said if name in values}
-    facts.flags = Flags.from_mapping(
-        {**facts.flags.to_json(), **{name: said[name] for name in snake}}
-    )
-    return facts
+    return values
 
 
 def _arguments(text: str, given: Sequence[str]) -> dict[str, Any]:

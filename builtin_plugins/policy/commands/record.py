@@ -210,7 +210,7 @@ def diff(
         settings = settings.model_copy(update={"profile": profile})
     tried = cases(state, [old, new])
     before, after = (Bench(settings, rules(state, [one])) for one in (old, new))
-    data = compare(before.engine.rules, after.engine.rules, tried, settings).to_json()
+    data = compare(before.engine.rules, after.engine.rules, tried, settings)
     if audit or since or export is not None:
         data["calls"] = _replayed(state, export, after, old=before, since=since)
     state.show(data, lambda console: _print_diff(console, data, len(tried)))
