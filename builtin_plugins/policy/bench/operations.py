@@ -442,7 +442,7 @@ class PolicyOperations:
     ) -> dict[str, Any]:
         """Return what becomes of the calls on record; say now and then how far that is."""
         from hookgate.builtin_plugins.policy.bench.apart import Apart
-        from hookgate.builtin_plugins.policy.bench.replaying import KIND, asked_since
+        from hookgate.builtin_plugins.policy.bench.replaying import asked_since
 
         self._allowed(invocation)
         host, principal = invocation.host, invocation.principal
@@ -460,11 +460,12 @@ class PolicyOperations:
         if params.profile is not None:
             settings = settings.model_copy(update={"profile": params.profile})
         work = {"settings": settings, "rules": rules, "replay": {**period, "turn": params.turn}}
-        wanted = {"kind": KIND, "limit": PAGE, "since": asked_since(since), "after": ""}
+        wanted = {"limit": PAGE, "since": asked_since(since), "after": ""}
         wanted["until"] = until.isoformat() if until else ""
         self._replays = self._replays or Apart(MOST_REPLAYS, MOST_REPLAYS)
         async with self._replays.begun() as child:
             begun = await child.ask({**work, **texts, "beside": force if params.added else ()})
+            wanted["kind"] = begun.pop("kind", "")
             said: dict[str, Any] = {}
             read, decisions, untold = 0, [], 0
             start = told = host.clock.monotonic()
@@ -560,7 +561,7 @@ def _terse(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _row(rule: Rule, hits: Hits) -> RuleRow:
-    parts = ("match", "when", "after", "more_than", "approvers", "set", "remove")
+    shown = {"name", "effect", "mode", "reason", "unknown"}
     return RuleRow(
         rule=rule.name,
         mode=rule.mode,
@@ -568,7 +569,7 @@ def _row(rule: Rule, hits: Hits) -> RuleRow:
         decided=hits.decided,
         would=hits.would,
         last=hits.last.isoformat() if hits.last else "",
-        says=_terse({key: value for key, value in said(rule).items() if key in parts}),
+        says=_terse({key: value for key, value in said(rule).items() if key not in shown}),
         description=rule.description,
         reason=rule.reason,
         place=rule.place,

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from hookgate import Flags, Provenance
 from hookgate.builtin_plugins.policy.bench.bench import Bench, Found, session_of
@@ -34,8 +34,10 @@ Standing: TypeAlias = Literal["same", "flip", "undecidable", "passed_over"]
 EVERYTHING = "*"
 """Stands for the path of each argument, where it is not known which one was masked."""
 
-KIND = "tool_decided"
+DECIDED = "tool_decided"
 """The kind of the rows that can be judged again."""
+FINISHED = "tool_finished"
+"""The kind of those that say what became of a call, which rules with `unless` ask for."""
 
 MOST_REASONS = 20
 """So many reasons for which something cannot be judged again are counted each by itself."""
@@ -77,6 +79,20 @@ class Recorded:
     by_policy: bool = True
     rewritten: bool = False
     blind: bool = False
+
+
+class Ended(NamedTuple):
+    """What became of a call that ran.
+
+    Attributes:
+        turn: The turn's id.
+        call: The call's id.
+        done: Whether it did what it was to do.
+    """
+
+    turn: str
+    call: str
+    done: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +212,11 @@ def asked_since(since: datetime | None) -> str:
     return datetime.fromtimestamp(max(since.timestamp() - LONGEST, 0), UTC).isoformat()
 
 
+def kind_asked(rules: Iterable[Rule]) -> str:
+    """Return of which kind rows are needed; "" for all, where a rule asks what became of calls."""
+    return "" if any(rule.unless for rule in rules) else DECIDED
+
+
 def rows_of_export(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
     """Yield the rows of a file that ``hookgate audit export`` wrote.
 
@@ -215,23 +236,25 @@ def rows_of_export(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
             yield row
 
 
-def read_rows(rows: Iterable[Mapping[str, Any]]) -> list[Recorded]:
-    """Return the decisions among rows of the audit, in the order in which they were made.
+def read_rows(rows: Iterable[Mapping[str, Any]]) -> list[Recorded | Ended]:
+    """Return decisions and outcomes among rows of the audit, in the order in which they came.
 
     Raises:
         ValueError: A row is not what the audit writes; it names the row.
     """
-    decided = [(read_row(row), row) for row in rows if row.get("kind") == KIND]
-    return [one for one, _ in sorted(decided, key=lambda two: (two[1]["chain"], two[1]["seq"]))]
+    wanted = [(read_row(row), row) for row in rows if row.get("kind") in (DECIDED, FINISHED)]
+    return [one for one, _ in sorted(wanted, key=lambda two: (two[1]["chain"], two[1]["seq"]))]
 
 
-def read_row(row: Mapping[str, Any]) -> Recorded:
-    """Return the decision of a row of the audit.
+def read_row(row: Mapping[str, Any]) -> Recorded | Ended:
+    """Return the decision or the outcome of a row of the audit.
 
     Raises:
         ValueError: It is not what the audit writes; it names the row.
     """
     try:
+        if row["kind"] == FINISHED:
+            return Ended(row["turn"], row["call"], row["outcome"] == "done")
         return _recorded(row)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         place = f"{row.get('chain', '?')}/{row.get('seq', '?')}"
@@ -334,8 +357,13 @@ class Replay:
         self._until = float("inf") if until is None else until
         self._turn = turn
 
-    def take(self, one: Recorded) -> Replayed | None:
-        """Return what becomes of a decision; None where it was remembered alone."""
+    def take(self, one: Recorded | Ended) -> Replayed | None:
+        """Return what becomes of a decision; None for what is remembered alone."""
+        if isinstance(one, Ended):
+            for course in (self._new, self._old):
+                if course is not None:
+                    course.history.finished(one.turn, one.call, done=one.done)
+            return None
         found, doubt = self._new.judge(one)
         old, old_rule, old_doubt = str(one.effect), one.rule, ""
         if self._old is not None:
@@ -363,27 +391,32 @@ class Replay:
         """Whether a decision of this time and turn is judged, and not remembered alone."""
         return self._since <= at < self._until and self._turn in ("", turn)
 
-    def each(self, rows: Iterable[Recorded]) -> Iterator[Replayed]:
+    def each(self, rows: Iterable[Recorded | Ended]) -> Iterator[Replayed]:
         """Yield what becomes of the decisions that are judged."""
         return (found for one in rows if (found := self.take(one)) is not None)
 
 
 class _Course:
-    """One set of rules on its way through the record, with what it would have let run."""
+    """One set of rules on its way through the record.
+
+    Attributes:
+        history: What it would have let run.
+    """
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self._doubts = _Doubts(bench)
-        self._history, self._chain = History(), ""
+        self.history, self._chain = History(), ""
 
     def judge(self, one: Recorded) -> tuple[Found, str]:
         """Return what follows, and why that cannot be said, if so."""
         if one.chain != self._chain:
-            self._history, self._chain = History(), one.chain
-        found = self._bench.decide(one.facts, self._history, one.at)
-        doubt = self._doubts.about(one, found, self._history)
+            self.history, self._chain = History(), one.chain
+        found = self._bench.decide(one.facts, self.history, one.at)
+        doubt = self._doubts.about(one, found, self.history)
         if one.allowed if doubt else _runs(one, found):
-            self._history.add(one.at, one.facts)
+            # What runs now alone has no outcome on record: it counts as done.
+            self.history.add(one.at, one.facts, call=one.call if one.allowed else "")
         return found, doubt
 
 

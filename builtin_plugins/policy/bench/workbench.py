@@ -11,7 +11,14 @@ from typing import Any
 from hookgate.builtin_plugins.policy.bench.bench import Bench
 from hookgate.builtin_plugins.policy.bench.cases import Case, Tried, read_text_of_cases, run_case
 from hookgate.builtin_plugins.policy.bench.comparing import Coverage, compare
-from hookgate.builtin_plugins.policy.bench.replaying import Replay, Tally, read_row
+from hookgate.builtin_plugins.policy.bench.replaying import (
+    DECIDED,
+    FINISHED,
+    Replay,
+    Tally,
+    kind_asked,
+    read_row,
+)
 from hookgate.builtin_plugins.policy.rules.files import named_once, read_text_of_rules
 from hookgate.builtin_plugins.policy.rules.linting import lint, lint_tools
 from hookgate.builtin_plugins.policy.rules.model import Rule
@@ -67,7 +74,7 @@ class Workbench:
             return found
         before = Bench(settings, old.found) if old else None
         self._replay = Replay(Bench(settings, rules.found), old=before, **period)
-        found |= self._so_far()
+        found |= {**self._so_far(), "kind": kind_asked([*rules.found, *(old.found if old else ())])}
         if old:
             differs = compare(old.found, rules.found, cases.found[:MOST_CASES], settings)
             for key in ("table", "cases"):
@@ -83,6 +90,8 @@ class Workbench:
     def _judged(self, replay: Replay, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         decisions, at = [], ""
         for row in rows:
+            if row.get("kind") not in (DECIDED, FINISHED):
+                continue
             at = str(row.get("at", ""))
             try:
                 found = replay.take(read_row(row))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +22,7 @@ from hookgate.kit.commands import JsonOption, State, state_of
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from hookgate.builtin_plugins.policy.bench.bench import Bench
     from hookgate.builtin_plugins.policy.rules.linting import KnownTool
 
 
@@ -76,19 +77,20 @@ def explain(
     Example:
         hookgate policy explain http_get --arg url=https://example.org --taint tool:read_file
     """
-    from dataclasses import replace
-
-    from hookgate.builtin_plugins.policy.bench.bench import (
-        Bench,
-        declaring,
-        explained,
-        facts_known,
-        history_of,
-    )
+    from hookgate.builtin_plugins.policy.bench.bench import Bench
 
     state = state_of(ctx)
     where = paths_of(state, rule, needed=False)
     bench = Bench(settings_of(state), rules(state, where), profile)
+    call = {
+        "arguments": _arguments(arguments, arg or ()),
+        "provenance": _provenance(provenance),
+        "taint": frozenset(taint or (["somebody else"] if tainted else [])),
+        "agent": agent,
+        "channel": channel,
+        "session": f"{agent}:{channel}:local:main",
+        "turn": "turn",
+    }
     notes: list[str] = []
 
     def known(name: str) -> KnownTool | None:
@@ -96,28 +98,38 @@ def explain(
         notes.append(note)
         return found
 
+    said = _explained(bench, tool, known, call, _flags(flag or ()), before or ())
+    data = {**said, "note": notes[0]}
+    state.show(data, lambda console: _print_explained(console, data))
+
+
+def _explained(
+    bench: Bench,
+    tool: str,
+    known: Callable[[str], KnownTool | None],
+    call: Mapping[str, Any],
+    flags: Mapping[str, bool | None],
+    before: Sequence[str],
+) -> dict[str, Any]:
+    from dataclasses import replace
+
+    from hookgate.builtin_plugins.policy.bench.bench import (
+        declaring,
+        explained,
+        facts_known,
+        history_of,
+    )
+
     facts = facts_known(tool, known)
     try:
-        flags = declaring(facts.flags, _flags(flag or ()))
+        facts = replace(facts, flags=declaring(facts.flags, flags), **call)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--flag") from None
-    facts = replace(
-        facts,
-        flags=flags,
-        arguments=_arguments(arguments, arg or ()),
-        provenance=_provenance(provenance),
-        taint=frozenset(taint or (["somebody else"] if tainted else [])),
-        agent=agent,
-        channel=channel,
-        session=f"{agent}:{channel}:local:main",
-        turn="turn",
-    )
     try:
-        facts, history = history_of(facts, before or (), known)
+        facts, history = history_of(facts, before, known)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--before") from None
-    data = {**explained(bench, facts, history), "note": notes[0]}
-    state.show(data, lambda console: _print_explained(console, data))
+    return explained(bench, facts, history)
 
 
 def _known(state: State, tool: str) -> tuple[KnownTool | None, str]:

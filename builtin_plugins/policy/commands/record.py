@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.policy.bench.bench import Bench
     from hookgate.builtin_plugins.policy.bench.comparing import Coverage
-    from hookgate.builtin_plugins.policy.bench.replaying import Recorded, Replayed
+    from hookgate.builtin_plugins.policy.bench.replaying import Ended, Recorded, Replayed
+    from hookgate.builtin_plugins.policy.rules.model import Rule
 
 SHOWN = 50
 """Lines that a terminal gets at most; --json has all."""
@@ -99,7 +100,8 @@ def _replayed(
     start = _since(since)
     run = Replay(bench, old=old, since=start.timestamp() if start else None)
     tally, decisions = Tally(), []
-    found: Iterable[Replayed] = run.each(_recorded(state, export, start))
+    rules_ = [*bench.engine.rules, *(old.engine.rules if old else ())]
+    found: Iterable[Replayed] = run.each(_recorded(state, export, start, rules_))
     for one in found if limit is None else deque(found, maxlen=limit):
         tally.take(one)
         if one.standing in ("flip", "undecidable"):
@@ -107,12 +109,22 @@ def _replayed(
     return {**tally.to_json(), "decisions": decisions}
 
 
-def _recorded(state: State, export: Path | None, since: datetime | None) -> Iterator[Recorded]:
-    from hookgate.builtin_plugins.policy.bench.replaying import read_row, read_rows, rows_of_export
+def _recorded(
+    state: State, export: Path | None, since: datetime | None, asking: Iterable[Rule]
+) -> Iterator[Recorded | Ended]:
+    from hookgate.builtin_plugins.policy.bench.replaying import (
+        DECIDED,
+        FINISHED,
+        kind_asked,
+        read_row,
+        read_rows,
+        rows_of_export,
+    )
 
     try:
         if export is None:
-            yield from map(read_row, _asked(state, since))
+            rows = _asked(state, since, kind_asked(asking))
+            yield from (read_row(row) for row in rows if row["kind"] in (DECIDED, FINISHED))
         else:
             with export.open(encoding="utf-8") as file:
                 yield from read_rows(rows_of_export(file))
@@ -120,10 +132,10 @@ def _recorded(state: State, export: Path | None, since: datetime | None) -> Iter
         raise StartError(f"{export or 'the audit'} cannot be replayed: {error}") from error
 
 
-def _asked(state: State, since: datetime | None) -> Iterator[Mapping[str, Any]]:
-    from hookgate.builtin_plugins.policy.bench.replaying import KIND, asked_since
+def _asked(state: State, since: datetime | None, kind: str) -> Iterator[Mapping[str, Any]]:
+    from hookgate.builtin_plugins.policy.bench.replaying import asked_since
 
-    params = {"kind": KIND, "since": asked_since(since), "after": ""}
+    params = {"kind": kind, "since": asked_since(since), "after": ""}
     while True:
         page = state.ask("audit.export", params)
         yield from page["rows"]
@@ -291,7 +303,7 @@ def coverage(
     bench = Bench(settings_of(state), rules(state, where))
     run = Replay(bench)
     if audit or export is not None:
-        for _ in run.each(_recorded(state, export, None)):
+        for _ in run.each(_recorded(state, export, None, bench.engine.rules)):
             pass  # what is masked says nothing about a condition, and is not counted
     found = run.coverage
     for case in cases(state, where):

@@ -161,6 +161,22 @@ def test_a_call_counts_as_run_where_it_would_have_run(read: Row, effect: str) ->
     assert found.rows[-1].found.effect == effect
 
 
+@pytest.mark.parametrize(
+    ("status", "effect"), [("done", "allow"), ("failed", "deny"), (None, "deny")]
+)
+def test_a_call_that_is_waited_for_counts_where_it_did_its_work(
+    status: str | None, effect: str
+) -> None:
+    unless = {"after": {"tool": "backup"}}
+    rule = {"effect": "deny", "match": {"tool": "send"}, "unless": unless}
+    rows = [row(facts("backup")), row(facts("send"), seq=3, second=9)]
+    rows[0]["call"] = "call_1"
+    if status:
+        ended = {**rows[0], "kind": "tool_finished", "seq": 2, "outcome": status, "data": "{}"}
+        rows.insert(1, ended)
+    assert replayed(bench(rule), *rows).rows[-1].found.effect == effect
+
+
 def test_a_call_that_the_candidate_denies_is_not_remembered() -> None:
     rules = [AFTER, {"effect": "deny", "match": {"tool": "read"}}]
     found = replayed(bench(*rules), row(facts("read")), row(facts("send"), seq=2, second=1))
@@ -338,4 +354,4 @@ def test_an_export_is_read_and_what_is_none_is_named() -> None:
             list(rows_of_export([junk]))
     with pytest.raises(ValueError, match="c1/1 is no decision"):
         read_rows([{**row(facts("send")), "data": "{}"}])
-    assert read_rows([{"kind": "tool_finished"}]) == []
+    assert read_rows([{"kind": "grant_made"}]) == []

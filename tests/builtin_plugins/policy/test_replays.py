@@ -185,6 +185,9 @@ async def test_a_period_is_asked_for_with_the_day_before_it(gate: Replays) -> No
         "2024-03-01T12:00:00",
         "tool_decided",
     )
+    waits = RULES.replace("effect", "unless: {after: {tool: backup}}, effect")
+    await gate.do("policy.replay", rules=waits)
+    assert gate.record.asked[-1]["kind"] == ""
     gate.record.rows[0]["turn"] = "first"
     found = await gate.do("policy.replay", turn="first")
     assert [one.row for one in found.decisions] == ["c1/1"]
