@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -91,22 +91,15 @@ def explain(
         "session": f"{agent}:{channel}:local:main",
         "turn": "turn",
     }
-    notes: list[str] = []
-
-    def known(name: str) -> KnownTool | None:
-        found, note = (None, "no gateway was asked") if offline else _known(state, name)
-        notes.append(note)
-        return found
-
-    said = _explained(bench, tool, known, call, _flags(flag or ()), before or ())
-    data = {**said, "note": notes[0]}
+    asked = None if offline else state
+    data = _explained(bench, tool, asked, call, _flags(flag or ()), before or ())
     state.show(data, lambda console: _print_explained(console, data))
 
 
 def _explained(
     bench: Bench,
     tool: str,
-    known: Callable[[str], KnownTool | None],
+    state: State | None,
     call: Mapping[str, Any],
     flags: Mapping[str, bool | None],
     before: Sequence[str],
@@ -120,6 +113,13 @@ def _explained(
         history_of,
     )
 
+    notes: list[str] = []
+
+    def known(name: str) -> KnownTool | None:
+        found, note = _known(state, name)
+        notes.append(note)
+        return found
+
     facts = facts_known(tool, known)
     try:
         facts = replace(facts, flags=declaring(facts.flags, flags), **call)
@@ -129,10 +129,13 @@ def _explained(
         facts, history = history_of(facts, before, known)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--before") from None
-    return explained(bench, facts, history)
+    return {**explained(bench, facts, history), "note": notes[0]}
 
 
-def _known(state: State, tool: str) -> tuple[KnownTool | None, str]:
+def _known(state: State | None, tool: str) -> tuple[KnownTool | None, str]:
+    """Return what a gateway knows of a tool, and why that is nothing."""
+    if state is None:
+        return None, "no gateway was asked"
     try:
         found = tools(state, tool)
     except HookgateError as error:
