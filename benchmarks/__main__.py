@@ -12,7 +12,8 @@ skipped where the environment variable HOOKGATE_BENCH_DATA names no folder with 
 and ``policy.speed`` measures hookgate alone where HOOKGATE_POLICY_PEERS names none with the other
 engines; so do ``turn.dispatch``, ``turn.chat`` and ``wasm.guests`` where HOOKGATE_CPEX,
 HOOKGATE_LITELLM and HOOKGATE_EXTISM name none. ``turn.against`` compares with another checkout,
-and is skipped where HOOKGATE_BENCH_BEFORE names none.
+and is skipped where HOOKGATE_BENCH_BEFORE names none. ``dashboard`` needs what `make test-browser`
+installs, and says loudly where that is not there.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ VIEWS: tuple[str, ...] = (
     *("", "approvals", "turns", "usage", "policy", "capabilities", "graph", "memory", "audit"),
     *("system", "system/plugins", "system/settings", "system/log"),
 )
+QUICK = ("", "turns", "capabilities", "audit", "system/log")
 SEARCHED = ("turns", "capabilities", "graph", "audit", "system/settings", "system/log")
 FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--js-flags=--expose-gc")
 TOLD = (
@@ -278,13 +280,12 @@ async def page_of(home: Path, size: Size) -> AsyncIterator[tuple[Any, str]]:
     """Serve the gateway, and yield a page of it and its address."""
     from playwright.async_api import async_playwright
 
-    chromium = os.environ.get("HOOKGATE_CHROMIUM") or shutil.which("chromium")
     gateway = Gateway(settings(home), plugins=[Crowd(size)])
     # The log grows as that of a busy gateway does, and is written nowhere.
     gateway.log._stream = io.StringIO()
     with gateway.log.as_default():
         async with gateway, listen(gateway) as listener, async_playwright() as driver:
-            browser = await driver.chromium.launch(executable_path=chromium, args=FLAGS)
+            browser = await driver.chromium.launch(executable_path=_chromium(), args=FLAGS)
             context = await browser.new_context(viewport={"width": 1200, "height": 900})
             await context.add_init_script(WATCH)
             telling = asyncio.create_task(tell(gateway))
@@ -425,23 +426,36 @@ async def measured(home: Path, size: Size, views: Sequence[str]) -> Seen:
     return seen
 
 
+def _missing() -> str:
+    """Return what is not there to look at a page with; "" where all of it is."""
+    if find_spec("playwright") is None:
+        return "playwright"
+    return "" if _chromium() else "Chromium (HOOKGATE_CHROMIUM names one)"
+
+
+def _chromium() -> str:
+    return os.environ.get("HOOKGATE_CHROMIUM") or shutil.which("chromium") or ""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a fiftieth of the rows, one minute")
+    parser.add_argument("--quick", action="store_true", help="a fiftieth of the rows, five views")
     parser.add_argument("--minutes", type=float, help="how long memory is looked at")
-    parser.add_argument("--look", nargs="*", default=VIEWS, help="these views alone")
+    parser.add_argument("--look", nargs="*", help="these views alone")
     parser.add_argument("--home", type=Path, help="keep the seeded home here, for another run")
     given = parser.parse_args()
-    size = (
-        Size(rows=20_000, turns=2_000, records=10_000, idle=2, minutes=1) if given.quick else Size()
-    )
+    if missing := _missing():
+        print(f"NO {missing}: the dashboard is NOT measured", file=sys.stderr)
+        return
+    size = Size(rows=20_000, turns=2_000, idle=1, minutes=0) if given.quick else Size()
     if given.minutes is not None:
         size.minutes = given.minutes
+    views = given.look or (QUICK if given.quick else VIEWS)
     free = _idle_share()
     with tempfile.TemporaryDirectory() as folder:
         home = given.home or Path(folder)
         home.mkdir(exist_ok=True)
-        seen = asyncio.run(measured(home, size, given.look))
+        seen = asyncio.run(measured(home, size, views))
     report("dashboard", [*figures(seen, size), Figure(name="idle share", value=free, unit="ratio")])
 
 

@@ -123,6 +123,7 @@ async def test_an_author_sees_what_the_hooks_of_a_plugin_do_while_one_chats(show
         row = page.locator("tbody tr", has=page.get_by_role("link", name="slow", exact=True))
         await row.get_by_text("tag_turn").wait_for()
         assert (await row.locator("td").all_inner_texts())[6] == "1"
+        assert await shown.axe() == []
 
 
 async def test_settings_say_which_layer_set_them_and_hide_secrets(show: Show) -> None:
@@ -139,6 +140,7 @@ async def test_settings_say_which_layer_set_them_and_hide_secrets(show: Show) ->
         assert "quokka-canary" not in await page.content()
         assert "section=secrets" in page.url
         assert "hookgate config show secrets --all" in await shown.text(".command")
+        assert await shown.axe() == []
         await shown.open("system/settings?section=%3Cb%3E&layer=no")
         await page.get_by_role("link", name="Show all").click()
         await shown.until("context.budget_tokens")
@@ -155,6 +157,7 @@ async def test_the_log_grows_while_one_looks_and_is_searched(show: Show) -> None
         assert "<script>alert(2)</script>" in await row.inner_text()
         assert "quokka" not in await page.content()
         assert "part=one" in await page.locator("tbody tr").first.inner_text()
+        assert await shown.axe() == []
         # What is under the pointer stays there.
         await row.hover()
         log.error("another", part="two")

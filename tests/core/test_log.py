@@ -14,7 +14,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.core.domain.errors import StartError, StoreError
+from hookgate.core.domain.errors import ConfigError, StartError, StoreError
 from hookgate.core.observability.log import EVERYTHING, LIBRARIES, Log
 from hookgate.core.settings.schema import LogSettings, Settings
 from hookgate.core.settings.secret_store import MASK, SecretStore
@@ -313,3 +313,29 @@ def test_a_logger_made_elsewhere_writes_to_the_default_only_while_there_is_one()
         ("third", "hookgate.plugins"),
     ]
     assert [line["event"] for line in lines(other_stream)] == ["second"]
+
+
+def test_the_tail_masks_the_secrets_of_the_other_gateway_in_the_process() -> None:
+    (one, _), (two, _) = opened("json", "canary-1"), opened("json", "canary-2")
+    with one.captured(("httpcore",)), two.captured(("httpcore",)):
+        logging.getLogger("httpcore").error("both %s %s", "canary-1", "canary-2")
+    for log in (one, two):
+        (line,) = log.tail.lines()
+        assert (line.level, line.logger) == ("error", "httpcore")
+        assert line.event == "both [redacted] [redacted]"
+
+
+def test_the_tail_keeps_what_is_bounded() -> None:
+    log, stream = opened()
+    log.logger().warning("w" * 5_000, **{f"f{number}": "x" * 5_000 for number in range(30)})
+    (line,) = log.tail.lines()
+    assert (len(line.event), len(line.fields), len(line.fields["f0"])) == (2_000, 20, 2_000)
+    assert len(lines(stream)[0]["event"]) == 5_000
+
+
+def test_what_is_dropped_while_lines_are_held_is_not_in_the_tail() -> None:
+    log, _ = opened()
+    with pytest.raises(ConfigError), log.held():
+        log.logger().warning("said")
+        raise ConfigError([])
+    assert log.tail.lines() == []

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from hookgate import Gateway, __version__
+from hookgate.clients import call_operation
 from hookgate.core.domain.descriptors import Flags
-from hookgate.core.domain.errors import ConfigError, NoAgentError
+from hookgate.core.domain.errors import ConfigError, HookgateError, NoAgentError
 from hookgate.core.domain.tools import Tool
 from hookgate.core.domain.turn import Principal
 from hookgate.core.gateway.operations import Invocation, result_json
@@ -232,3 +233,11 @@ async def test_new_lines_of_the_log_are_told_to_operators_alone(tmp_path: Path) 
                 break
             other.close()
             assert [event async for event in other] == []
+
+
+async def test_settings_and_the_log_are_for_operators_alone(tmp_path: Path) -> None:
+    async with Gateway(settings(tmp_path), builtin=("control",)) as gateway:
+        reader = Principal(id="r", scopes=frozenset({"read", "chat", "approve"}))
+        for name in ("config.show", "log.tail"):
+            with pytest.raises(HookgateError, match="operate"):
+                await call_operation(gateway.host, reader, name, {}, path="test")

@@ -42,8 +42,7 @@ export function Log() {
       empty=${html`No such line among the last 500. <code>[log] level</code> is ${least}: what is below it is not logged at all.`} columns=${[
         ["When", (line) => html`<${Time} at=${line.time} />`],
         ["Level", (line) => html`<span class=${KINDS[line.level] ?? "bad"}>${line.level}</span>`],
-        ["Who", (line) => html`<${Text} text=${line.logger} />`],
-        ["What", (line) => html`<strong><${Text} text=${line.event} /></strong> ${Object.entries(line.fields).map(([name, value]) =>
+        ["What", (line) => html`<strong><${Text} text=${line.event} /></strong> ${line.logger === "hookgate" ? null : html`<span class="faint"><${Text} text=${line.logger} /></span> `}${Object.entries(line.fields).map(([name, value]) =>
           html`<span><span class="faint"><${Text} text=${name} />=</span><${Text} text=${value} /> </span>`)}`],
       ]} />`}
     <${Command} text=${commandOf("hookgate log tail", { level: level === "debug" ? "" : level, search, follow: true })} /></div>`;
