@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from hookgate.channels import Channel
     from hookgate.core.domain.descriptors import Capabilities, Capability, Card, Rejected, Selection
+    from hookgate.core.domain.errors import Problem
     from hookgate.core.domain.events import MetricRecord
     from hookgate.core.domain.models import (
         Ending,
@@ -224,6 +225,33 @@ def add_routes(host: Host, routes: Routes) -> None:
             @hookimpl
             def add_routes(self, host, routes):
                 routes.add("GET", "/logo.svg", self.logo, access=Access.public("a picture"))
+    """
+
+
+@hookspec("each")
+def check_settings(host: Host) -> Sequence[Problem]:
+    """Say what the plugin lacks to do what its settings ask for: a secret, a name, another plugin.
+
+    Called by ``hookgate config check`` alone, which opens nothing: no lifespan has run, so use the
+    settings, `host.settings`, `host.secrets`, `host.plugins()` and `host.route`, and no network.
+    What is wrong with the section by itself is for its pydantic model.
+
+    Args:
+        host: The gateway; rely on the core's own services alone.
+
+    Returns:
+        What is lacking, each with its `key`; file and line are found by that. A ``warning`` is
+        told and is no mistake.
+
+    Example:
+        ::
+
+            @hookimpl
+            @blocking
+            def check_settings(self, host):
+                if host.secrets.get("pager_key") is None:
+                    ways = ", or ".join(host.secrets.how_to_set("pager_key"))
+                    return [Problem(key="plugin.pager", found="no `pager_key`", expected=ways)]
     """
 
 

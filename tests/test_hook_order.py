@@ -18,8 +18,10 @@ from hookgate.core.hooks.dispatch import HookFailure
 from hookgate.core.turn.context import ContextBuilder
 from hookgate.hookspecs import hookimpl
 
-AT_RELOAD = ["reloading"]
-WIRING = [hook.name for hook in hooks() if hook.section == "Wiring" and hook.name not in AT_RELOAD]
+ELSEWHERE = ["reloading", "check_settings"]
+"""Hooks of a reload, and of a look at the settings that starts nothing."""
+
+WIRING = [hook.name for hook in hooks() if hook.section == "Wiring" and hook.name not in ELSEWHERE]
 # Nobody has to say who they are to a gateway in their own process.
 TURN = [hook.name for hook in hooks() if hook.section not in ("Wiring", "Who asks")]
 
@@ -53,6 +55,11 @@ class Witness:
     @hookimpl
     def add_routes(self) -> None:
         self.note("add_routes")
+
+    @hookimpl
+    def check_settings(self) -> Sequence[Any]:
+        self.note("check_settings")
+        return []
 
     @hookimpl
     def describe_providers(self) -> Sequence[Any]:

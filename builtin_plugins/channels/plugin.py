@@ -15,14 +15,15 @@ from hookgate import (
     Channel,
     Host,
     Operation,
+    Problem,
     Routes,
     StartError,
     operations_of,
 )
 from hookgate.builtin_plugins.channels.operations import ChannelOperations
 from hookgate.builtin_plugins.channels.roster import Hosting
-from hookgate.builtin_plugins.channels.settings import ChannelsSettings
-from hookgate.hookspecs import hookimpl
+from hookgate.builtin_plugins.channels.settings import ChannelsSettings, lacking
+from hookgate.hookspecs import blocking, hookimpl
 from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:
@@ -70,6 +71,12 @@ class Plugin:
             if self._service is not None:
                 await self._service.close()
             self._service = self._door = self._serving = None
+
+    @hookimpl
+    @blocking
+    def check_settings(self, host: Host) -> Sequence[Problem]:
+        """Say which secrets of channels are nowhere."""
+        return lacking(self._settings, host)
 
     @hookimpl
     def list_channels(self, host: Host) -> Sequence[Channel]:

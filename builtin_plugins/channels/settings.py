@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, model_validator
 
-from hookgate import Section
+from hookgate import Host, Problem, Section
 from hookgate.channels import GUESTS
 
 Kind: TypeAlias = Literal["json", "slack", "discord"]
@@ -118,3 +118,29 @@ class ChannelsSettings(Section):
     def of(self) -> dict[str, ChannelSettings]:
         """The sections of single channels, by name."""
         return self.__pydantic_extra__ or {}
+
+
+def lacking(settings: ChannelsSettings, host: Host) -> list[Problem]:
+    """Return the secrets that channels are to have and that are nowhere. Reads files."""
+    found: list[Problem] = []
+    for name, section in settings.of.items():
+        if section.kind is None:
+            continue
+        here = f"plugin.channels.{name}"
+        wanted = [(section.secret or f"{name}_secret", "what is posted is checked by", False)]
+        if section.token or section.kind != "json":
+            token = section.token or f"{name}_token"
+            # A command of Discord's is answered without one, for a quarter of an hour.
+            wanted.append((token, "it is sent with answers", section.kind == "discord"))
+        for secret, why, optional in wanted:
+            if (host.secrets.get(secret) or "").strip():
+                continue
+            found.append(
+                Problem(
+                    key=here,
+                    found=f"no secret {secret!r}: {why}",
+                    expected=", or ".join(host.secrets.how_to_set(secret)),
+                    severity="warning" if optional else "error",
+                )
+            )
+    return found

@@ -12,8 +12,8 @@ VIEWS = {
     ),
     "channels.list": listing(
         "channels",
-        'no channel is hosted: `[plugin.channels.NAME]` with `kind = "telegram"`, "slack" or '
-        '"discord" hosts one (docs/plugins/channels.md), and `hookgate wasm install` brings others',
+        "no channel is hosted: `[plugin.channels.NAME]` with a `kind` (slack, discord, json) hosts "
+        "one (docs/plugins/channels.md), and `hookgate wasm install` brings others",
         *("name", "connection", "path", "paused", "waiting", "unsent", "dead"),
     ),
 }

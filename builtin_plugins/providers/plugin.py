@@ -14,6 +14,7 @@ from hookgate import (
     Host,
     Key,
     Operation,
+    Problem,
     Provider,
     ProviderInfo,
     operations_of,
@@ -60,6 +61,21 @@ class Plugin:
         return [
             describe_provider(name, settings, host.secrets)
             for name, (settings, _) in providers_of(self.settings).items()
+        ]
+
+    @hookimpl
+    def check_settings(self, host: Host) -> Sequence[Problem]:
+        """Say that nobody provides a way out, where a configured provider needs one."""
+        if any(EGRESS.name in info.provides for info in host.plugins()):
+            return []
+        remote = [name for name, one in self.settings.named.items() if one.kind != "demo"]
+        return [
+            Problem(
+                key=f"plugin.providers.{name}",
+                found="a provider that is asked by HTTP, and no plugin provides `egress`",
+                expected="the plugin `egress`: without it this provider cannot be asked",
+            )
+            for name in remote
         ]
 
     @hookimpl

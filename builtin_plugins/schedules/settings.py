@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from difflib import get_close_matches
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from hookgate import Address, Section
+from hookgate import Address, HookgateError, Host, Problem, Section
 from hookgate.builtin_plugins.schedules.timing import Timing
 from hookgate.channels import is_guest_channel
 from hookgate.kit.durations import Seconds
@@ -93,3 +94,36 @@ class SchedulesSettings(Section):
 
     jobs: dict[Name, JobSettings] = Field(default_factory=dict)
     """Schedules by name."""
+
+
+def lacking(settings: SchedulesSettings, host: Host) -> list[Problem]:
+    """Return the jobs that nobody would answer."""
+    found: list[Problem] = []
+    for name, job in settings.jobs.items():
+        here = f"plugin.schedules.jobs.{name}"
+        if job.agent is not None:
+            known = sorted(host.settings.agents)
+            if known and job.agent not in known:
+                near = get_close_matches(job.agent, known, n=1)
+                found.append(
+                    Problem(
+                        key=f"{here}.agent",
+                        found=f"the agent {job.agent!r}, which there is not",
+                        expected=f"one of {', '.join(known)}",
+                        nearest=near[0] if near else None,
+                    )
+                )
+            continue
+        address = job.address(name)
+        try:
+            host.route(address)
+        except HookgateError as error:
+            found.append(
+                Problem(
+                    key=here,
+                    found=f"a job that no agent answers: {error}",
+                    expected="`agent` in it, a [[bindings]] entry for its channel, account and "
+                    "peer, or `default_agent`",
+                )
+            )
+    return found

@@ -181,6 +181,7 @@ def test_a_key_file_is_found_where_it_was_said_to_be_looked_for(hookgate: Comman
 def test_a_provider_that_is_not_there_is_told_with_the_nearest(hookgate: CommandLine) -> None:
     found = problems(
         hookgate,
+        "default_agent = 'main'\n"
         "[agents.main]\nmodel = 'demo/demo'\nfallback = ['demo/demo', 'lcoal/llama3']\n"
         "[agents.two]\nprovider = 'dmeo'\nmodel = 'x'\n" + LOCAL,
     )
@@ -245,3 +246,73 @@ def test_the_schema_describes_the_file_and_its_plugins(hookgate: CommandLine) ->
     assert not validator.is_valid({"gateway": {"prt": 1}})
     assert not validator.is_valid({"plugin": {"storage": {"pth": "x"}}})
     assert set(schema["properties"]["plugin"]["properties"]) >= {"storage", "policy", "tools"}
+
+
+# -- what plugins lack ---------------------------------------------------------------------------
+
+
+def checked(hookgate: CommandLine, text: str) -> tuple[int, dict[str, str], list[str]]:
+    """Return the exit code, what was found by key, and the keys of notes."""
+    hookgate.config(text)
+    ran = hookgate("config", "check", "--json", HOOKGATE_PLUGINS__DISABLE="[]")
+    data = ran.json
+    found = {one["key"]: f"{one['file']}:{one['line']} {one['found']}" for one in data["problems"]}
+    return ran.code, found, [one["key"] for one in data["notes"]]
+
+
+def test_a_channel_without_its_secrets_is_wrong_where_its_section_stands(
+    hookgate: CommandLine,
+) -> None:
+    section = '\n[plugin.channels.work]\nkind = "slack"\nsenders = ["U1"]\n'
+    code, found, _ = checked(hookgate, section)
+    assert code == 2
+    assert "config.toml:2 no secret 'work_secret'" in found["plugin.channels.work"]
+    secrets = "[secrets]\nwork_secret = 'shhh-secret'\nwork_token = 'xoxb-token'\n"
+    assert checked(hookgate, secrets + section) == (0, {}, [])
+    discord = section.replace("slack", "discord") + 'application = "1"\n'
+    key = "[secrets]\nwork_secret = 'shhh-secret'\n"
+    code, found, notes = checked(hookgate, key + discord)
+    assert (code, found, notes) == (0, {}, ["plugin.channels.work"])
+
+
+JOB = '[plugin.schedules.jobs.morning]\ncron = "0 8 * * *"\ntext = "hi"\n'
+AGENTS = '[agents.ann]\nmodel = "demo/demo"\n[agents.bob]\nmodel = "demo/demo"\n'
+
+
+def test_a_job_that_nobody_answers_is_wrong(hookgate: CommandLine) -> None:
+    bound = AGENTS + '[[bindings]]\nagent = "ann"\nchannel = "cli"\n'
+    code, found, _ = checked(hookgate, bound + JOB)
+    assert code == 2
+    assert (
+        "a job that no agent answers: no binding matches" in found["plugin.schedules.jobs.morning"]
+    )
+    assert "config.toml:8" in found["plugin.schedules.jobs.morning"]
+    assert checked(hookgate, bound + JOB + 'channel = "cli"\n')[0] == 0
+    assert checked(hookgate, bound + JOB + 'agent = "bob"\n')[0] == 0
+    code, found, _ = checked(hookgate, bound + JOB + 'agent = "bobb"\n')
+    assert (code, list(found)) == (2, ["plugin.schedules.jobs.morning.agent"])
+
+
+def test_a_second_agent_without_anything_that_chooses_one_is_wrong(hookgate: CommandLine) -> None:
+    code, found, _ = checked(hookgate, AGENTS)
+    assert (code, list(found)) == (2, ["agents.bob"])
+    assert "config.toml:3 2 agents and nothing that chooses one" in found["agents.bob"]
+    assert checked(hookgate, f'default_agent = "ann"\n{AGENTS}')[0] == 0
+    assert checked(hookgate, AGENTS[: AGENTS.index("[agents.bob]")])[0] == 0
+
+
+def test_a_provider_without_a_way_out_is_wrong(hookgate: CommandLine) -> None:
+    section = '[plugin.providers.own]\nkind = "openai"\nbase_url = "http://127.0.0.1:1/v1"\n'
+    hookgate.config(section)
+    ran = hookgate("-p", "no:egress", "config", "check", "--json")
+    (problem,) = ran.json["problems"]
+    assert (problem["key"], problem["line"]) == ("plugin.providers.own", 1)
+    assert "no plugin provides `egress`" in problem["found"]
+    assert checked(hookgate, section)[0] == 0
+
+
+def test_what_is_lacking_is_not_said_of_settings_that_are_wrong_otherwise(
+    hookgate: CommandLine,
+) -> None:
+    code, found, _ = checked(hookgate, f"[turn]\nmax_depth = 'x'\n{AGENTS}{JOB}")
+    assert (code, list(found)) == (2, ["turn.max_depth"])

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from hookgate.cli.terminal.trace import isolated
 from hookgate.core.domain.errors import ConfigError, HookgateError, Problem, StartError, counted
@@ -16,9 +16,13 @@ from hookgate.core.domain.events import CUT_SHORT, HookSpan
 if TYPE_CHECKING:
     from hookgate.cli.state import State
     from hookgate.core.domain.turn import Turn
+    from hookgate.core.hooks.caller import Hooks
     from hookgate.core.hooks.dispatch import HookFailure
+    from hookgate.core.host import Host
+    from hookgate.core.registry.agents import Router
     from hookgate.core.settings.file import Source
     from hookgate.core.settings.schema import Settings
+    from hookgate.core.turn.start import Turns
     from hookgate.gateway import Gateway
 
 ROUNDS = 4
@@ -105,7 +109,7 @@ async def _deeper(
     """Return what is wrong between sections, and what is worth a note."""
     from hookgate import hookspecs
     from hookgate.core.gateway.access.auth import AccessGate, check_listener
-    from hookgate.core.registry.agents import load_agents
+    from hookgate.core.registry.agents import Router, load_agents
     from hookgate.kit.model_check import check_models, describe
 
     problems: list[Problem] = []
@@ -118,13 +122,22 @@ async def _deeper(
             problems += error.problems
         except StartError as error:
             problems.append(_refused(str(error)))
+    hooks, host = gateway.plugins.hooks, gateway.host
+    routes = _Routes(Router({}, (), None))
     try:
-        await load_agents(settings)
+        routes = _Routes(
+            Router(await load_agents(settings), settings.bindings, settings.default_agent)
+        )
     except ConfigError as error:
         problems += error.problems
-    hooks = gateway.plugins.hooks
+    else:
+        problems += [] if left_out else _unanswered(settings)
+    host.attach(hooks=hooks, plugins=gateway.plugins, turns=cast("Turns", routes))
     try:
-        described = await describe(gateway.host, hooks)
+        described = await describe(host, hooks)
+        # Where something was left out, what is lacking may be lacking for that alone.
+        for one in () if left_out else await _lacking(host, hooks):
+            (notes if one.severity == "warning" else problems).append(one)
     finally:
         await hooks.close()
     # What a plugin with a wrong section would bring is not known.
@@ -135,6 +148,33 @@ async def _deeper(
         for fault in check_models(settings, described):
             (problems if fault.certain else notes).append(fault.problem)
     return problems, notes
+
+
+async def _lacking(host: Host, hooks: Hooks) -> list[Problem]:
+    """Return what plugins say that they lack."""
+    from hookgate import hookspecs
+
+    return [one for found in await hooks.each(hookspecs.check_settings, host) for one in found]
+
+
+class _Routes(NamedTuple):
+    """What plugins ask of a gateway that has not started: which agent answers whom."""
+
+    router: Router
+
+
+def _unanswered(settings: Settings) -> list[Problem]:
+    """Return that nobody is answered, where there are agents and nothing chooses one of them."""
+    if len(settings.agents) < 2 or settings.default_agent or settings.bindings:
+        return []
+    first, second, *_ = settings.agents
+    return [
+        Problem(
+            key=f"agents.{second}",
+            found=f"{len(settings.agents)} agents and nothing that chooses one: nobody is answered",
+            expected=f'`default_agent = "{first}"`, or a [[bindings]] entry for each who writes',
+        )
+    ]
 
 
 def _refused(text: str) -> Problem:
