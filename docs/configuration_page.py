@@ -41,7 +41,8 @@ port = 7300
 path = "conversations.db"
 ```
 
-`hookgate config check` says what is wrong, agents' models and missing API keys included (the
+`hookgate config check` says what is wrong, agents' models, missing API keys and secrets of channels
+and schedules that nobody answers included: every plugin is asked what it lacks (the
 rules of policy have a check of their own, `hookgate policy check`), `hookgate config show` what
 is in force and where each value comes from, and `hookgate config schema` prints a JSON Schema for
 editors.
