@@ -13,6 +13,7 @@ fetched in one call is known when the next one would send.
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.errors import (
@@ -23,24 +24,22 @@ from hookgate.core.domain.errors import (
     TurnError,
 )
 from hookgate.core.domain.events import Event
-from hookgate.core.domain.ports import CONVERSATIONS, LANES
+from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.tools import ToolResult
 from hookgate.core.domain.turn import HERE
 from hookgate.core.hooks.tasks import finish, raise_if_cancelled
 from hookgate.core.settings.secret_store import redact_json
 from hookgate.core.turn.context import MOST_TURNS, load_turns, whole
 from hookgate.core.turn.end import ended, ending_of, follow
+from hookgate.core.turn.shared import only_looks
 from hookgate.core.turn.talk import Rounds, admit, prepare
 from hookgate.core.turn.tools.call import Call
 from hookgate.core.turn.tools.held import HeldCalls, brought_history, unanswered
-from hookgate.core.turn.tools.inner import end_calls
+from hookgate.core.turn.tools.inner import MADE, end_calls
 from hookgate.core.turn.tools.offer import usable_tools
 
 if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
-
     from hookgate.core.domain.messages import Taint, ToolUse
-    from hookgate.core.domain.ports import Lease
     from hookgate.core.domain.turn import Turn, TurnRequest
     from hookgate.core.turn.start import Turns
 
@@ -88,20 +87,13 @@ class TurnRun:
                 # Nothing of it is committed, and nobody has seen any of it: it begins anew.
                 self._forget(taint)
 
-    def _lane(self) -> AbstractAsyncContextManager[Lease]:
-        lanes, turn = self._host[LANES], self._turn
-        if ahead := lanes.ahead(turn.session):
-            # Its client does not know the turn yet, and may want to cancel it.
-            turn.emit(Event("queued", {"turn": turn.id, "before": ahead}, scope="chat"))
-        return lanes.hold(turn.session, turn)
-
     def _forget(self, taint: Taint) -> None:
         self._turn.messages.clear()
         self._turn.extra_taint = taint
 
     async def _hold(self) -> None:
         turn = self._turn
-        async with self._lane() as lease:
+        async with self._turns.lanes.alone(turn) as lease:
             turn.fence = lease.fence
             taint = turn.extra_taint
             recalled = self._recall()
@@ -192,7 +184,9 @@ class TurnRun:
                 await prepare(self._host, turn)
                 clock.reschedule(min(clock.when() or 0, loop.time() + turn.plan.deadline))
                 waits = await Rounds(self._host, self._turns.calls, turn).run()
-                await end_calls(turn)
+                turn.takes_calls = False
+                if MADE in turn:
+                    await end_calls(turn)
                 raise_if_cancelled()
         except TimeoutError as error:
             raise _late(clock, error) from None
@@ -208,8 +202,12 @@ class TurnRun:
         """
         turn = self._turn
         HERE.set((turn, None))
-        async with self._lane() as lease:
-            turn.fence = lease.fence
+        async with AsyncExitStack() as stack:
+            lanes = self._turns.lanes
+            if only_looks(turn.snapshot.tools.get(use.name)):
+                turn.fence = await stack.enter_async_context(lanes.shared(turn))
+            else:
+                turn.fence = (await stack.enter_async_context(lanes.alone(turn))).fence
             clock = asyncio.timeout(self._host.settings.turn.deadline_seconds)
             try:
                 async with clock:
@@ -265,10 +263,12 @@ class TurnRun:
     async def _end(self) -> None:
         """Commit the answer, say that the turn is done, and let what follows follow."""
         turn = self._turn
-        try:
-            await end_calls(turn)
-        except HookError as error:
-            self._failed(error)
+        turn.takes_calls = False
+        if MADE in turn:
+            try:
+                await end_calls(turn)
+            except HookError as error:
+                self._failed(error)
         fresh = turn.messages[self._committed :]
         if fresh:
             try:

@@ -36,6 +36,7 @@ from hookgate.core.turn.end import ending_of
 from hookgate.core.turn.handle import TurnEvents, TurnHandle
 from hookgate.core.turn.hold import TurnRun
 from hookgate.core.turn.model.call import ModelCall
+from hookgate.core.turn.shared import SessionLanes
 from hookgate.core.turn.tools.held import admitted
 from hookgate.core.turn.tools.inner import InnerCalls, json_ready
 from hookgate.core.turn.tools.offer import usable_tools
@@ -69,6 +70,7 @@ class Turns:
         calls: The way to tools.
         router: Chooses the agents.
         snapshot: Returns what a turn that starts now draws on.
+        lanes: The lanes of sessions.
         after: What follows turns, in the order of their session.
     """
 
@@ -84,6 +86,7 @@ class Turns:
         self.router = router
         self.snapshot = snapshot
         self.after = InSessionOrder()
+        self.lanes = SessionLanes(host)
         self._inner = InnerCalls(host, calls)
         self._flags = FlagReader(host.flags)
         self._running: dict[str, TurnHandle] = {}

@@ -23,6 +23,7 @@ from tests.support.script import (
 
 from hookgate import (
     CONVERSATIONS,
+    LANES,
     Address,
     Ask,
     Decision,
@@ -52,6 +53,7 @@ BOB = Principal(id="bob", scopes=frozenset(["chat"]), bindings=(Claim(channel="m
 HOME = Address("mail", "acme", "bob")
 SESSION = SessionKey("main", "mail", "acme", "bob")
 FETCHES = Flags(reads_external_data=True, sends_externally=False)
+FETCHES_ALONE = Flags.from_mapping({**Flags.none().to_json(), "reads_external_data": True})
 SENDS = Flags(reads_external_data=False, sends_externally=True)
 
 
@@ -349,3 +351,87 @@ async def test_a_call_whose_caller_goes_away_is_cancelled_and_the_lane_is_free()
             await calling
         assert [status for _, status in recorder.finished] == ["cancelled"]
         assert (await made(gate.host)).result.status == "done"
+
+
+# -- side by side --------------------------------------------------------------------------
+
+
+async def test_calls_that_only_look_run_side_by_side_in_one_session() -> None:
+    together = asyncio.Barrier(8)
+
+    async def looks(turn: Turn, arguments: Mapping[str, Any]) -> str:
+        async with asyncio.timeout(10):
+            await together.wait()
+        return "seen"
+
+    tools = Tools(echo_tool("look", run=looks, flags=FETCHES_ALONE))
+    async with gateway(Allow(), tools) as gate:
+        calls = await asyncio.gather(*(made(gate.host, "look") for _ in range(8)))
+        kept = await gate.host[CONVERSATIONS].taint(SESSION, turns=0)
+    assert [one.result.content for one in calls] == ["seen"] * 8
+    assert kept == {"tool:look"}
+
+
+@pytest.mark.parametrize("flag", [None, True])
+async def test_a_call_that_acts_or_may_runs_alone_and_those_behind_it_wait(
+    flag: bool | None,
+) -> None:
+    order: list[str] = []
+    go = {name: asyncio.Event() for name in ("look", "act", "late")}
+
+    def runs(name: str) -> Any:
+        async def run(turn: Turn, arguments: Mapping[str, Any]) -> str:
+            order.append(name)
+            await go[name].wait()
+            order.append(f"{name} over")
+            return name
+
+        return run
+
+    acts = Flags.from_mapping({**Flags.none().to_json(), "writes_persistent_state": flag})
+    tools = Tools(
+        echo_tool("look", run=runs("look"), flags=FETCHES_ALONE),
+        echo_tool("act", run=runs("act"), flags=acts),
+        echo_tool("late", run=runs("late"), flags=FETCHES_ALONE),
+    )
+    async with gateway(Allow(), tools) as gate:
+        tasks = [asyncio.create_task(made(gate.host, "look"))]
+        await until(lambda: order == ["look"])
+        tasks.append(asyncio.create_task(made(gate.host, "act")))
+        await until(lambda: gate.host[LANES].ahead(SESSION) == 2)
+        tasks.append(asyncio.create_task(made(gate.host, "late")))
+        await until(lambda: gate.host[LANES].ahead(SESSION) == 3)
+        for name in ("look", "act", "late"):
+            go[name].set()
+            await until(lambda name=name: f"{name} over" in order)  # type: ignore[misc]
+        await asyncio.gather(*tasks)
+    assert order == ["look", "look over", "act", "act over", "late", "late over"]
+
+
+async def test_who_opened_a_shared_lane_keeps_it_until_all_have_left_it() -> None:
+    order: list[str] = []
+    first, second = asyncio.Event(), asyncio.Event()
+
+    async def looks(turn: Turn, arguments: Mapping[str, Any]) -> str:
+        number = len(order)
+        order.append("looks")
+        await (first, second)[number].wait()
+        return "seen"
+
+    tools = Tools(echo_tool("look", run=looks, flags=FETCHES_ALONE), echo_tool("act", flags=SENDS))
+    async with gateway(Allow(), tools) as gate:
+        opened = asyncio.create_task(made(gate.host, "look"))
+        await until(lambda: len(order) == 1)
+        joined = asyncio.create_task(made(gate.host, "look"))
+        await until(lambda: len(order) == 2)
+        opened.cancel()
+        acts = asyncio.create_task(made(gate.host, "act"))
+        await until(lambda: gate.host[LANES].ahead(SESSION) == 2)
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert not acts.done()
+        second.set()
+        assert (await joined).result.content == "seen"
+        assert (await acts).result.status == "done"
+        with pytest.raises(asyncio.CancelledError):
+            await opened

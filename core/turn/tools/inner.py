@@ -53,7 +53,8 @@ class _Made:
         self.failure: HookError | None = None
 
 
-_MADE: TurnKey[_Made] = TurnKey("inner calls")
+MADE: TurnKey[_Made] = TurnKey("inner calls")
+"""Stands in a turn in which calls were made."""
 
 
 class InnerCalls:
@@ -73,9 +74,9 @@ class InnerCalls:
                 code="no_calls_now",
                 action="call while the turn runs, from `before_context_build` to its last tool",
             )
-        made = turn.get(_MADE)
+        made = turn.get(MADE)
         if made is None:
-            made = turn[_MADE] = _Made()
+            made = turn[MADE] = _Made()
         most = self._host.settings.turn.max_inner_calls
         if made.count >= most:
             raise TurnError(
@@ -203,7 +204,7 @@ async def end_calls(turn: Turn) -> None:
         HookError: A required hook failed in one of them.
     """
     turn.takes_calls = False
-    made = turn.get(_MADE)
+    made = turn.get(MADE)
     if made is None:
         return
     tasks = tuple(made.under_way)
