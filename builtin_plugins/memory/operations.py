@@ -27,10 +27,10 @@ from hookgate.builtin_plugins.memory import models
 from hookgate.builtin_plugins.memory.domain import Aside, Forgotten, FullError, Hit, Imported
 from hookgate.builtin_plugins.memory.recall.lines import (
     MOST_LINES,
-    clean,
+    Packing,
     line_of,
     orders_of,
-    packed_lines,
+    pack,
 )
 from hookgate.builtin_plugins.memory.scopes import check_scope, own_scopes, scopes_of
 
@@ -179,11 +179,11 @@ class MemoryOperations:
             hit for hit in await keeper.search(scopes, message) if (hit.scope, hit.id) not in held
         ][:MOST_LINES]
         near = [hit for hit in hits if (hit.scope, hit.id) in above]
-        passed = await clean(self._host, near, session)
         count, worth = self._host.tokens.count, _worth(hits)
         orders = [line_of(hit, session, count) for hit in asked]
-        packed = packed_lines(orders, passed, settings.recall_tokens, count)
-        fits = {(one.hit.scope, one.hit.id) for one in packed.lines}
+        packing = Packing(settings.recall_tokens, count, orders)
+        passed = await pack(self._host, near, session, packing, every=True)
+        fits = {(one.hit.scope, one.hit.id) for one in packing.lines}
         clear = {(one.hit.scope, one.hit.id) for one in (*orders, *passed)}
         lines = []
         for hit in (*asked, *hits):

@@ -33,13 +33,12 @@ from hookgate.builtin_plugins.memory.operations import MemoryOperations
 from hookgate.builtin_plugins.memory.recall.lines import (
     MOST_LINES,
     RECALLED,
-    Line,
+    Packing,
     Recalled,
     blocks_of,
-    clean,
     line_of,
     orders_of,
-    packed_lines,
+    pack,
 )
 from hookgate.builtin_plugins.memory.scopes import scopes_of
 from hookgate.builtin_plugins.memory.settings import MemorySettings
@@ -150,8 +149,7 @@ class Plugin:
             return
         window = {message.turn for message in turn.history} | {turn.id}
         scopes = scopes_of(turn.session, settings).read
-        here, aside = str(turn.session), Aside()
-        shown: list[Line] = []
+        here, aside, count = str(turn.session), Aside(), host.tokens.count
         try:
             async with asyncio.timeout(settings.recall_seconds):
                 found = await keeper.search(
@@ -161,7 +159,10 @@ class Plugin:
                     committed=True,
                     turn=aside,
                 )
-                shown = await clean(host, found[:MOST_LINES], here)
+                asked = orders_of(aside.orders, here, window)
+                orders = [line_of(hit, here, count) for hit in asked]
+                packing = Packing(settings.recall_tokens, count, orders)
+                await pack(host, found[:MOST_LINES], here, packing)
         except TimeoutError:
             why = f"it took longer than {settings.recall_seconds:g} s: a turn went on without"
             host.standing(RECALL).bad(why)
@@ -170,13 +171,8 @@ class Plugin:
             host.standing(RECALL).bad(f"turns go on without what they would recall: {error}")
             return
         host.standing(RECALL).good()
-        if not shown and not aside.orders:
-            return
         recalled = Recalled()
-        count = host.tokens.count
-        orders = [line_of(hit, here, count) for hit in orders_of(aside.orders, here, window)]
-        packed = packed_lines(orders, shown, settings.recall_tokens, count)
-        for block, lines in blocks_of(packed):
+        for block, lines in blocks_of(packing):
             recalled.sources[context.add(block)] = lines
         if recalled.sources:
             turn[RECALLED] = recalled

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,8 @@ ORDERS = "[What the user has asked for once and for all: it holds for this answe
 
 FIRST_TOKENS = 550
 """The block that fits under the floor of its kind, however long the history is."""
+
+STAMP = "[2026-01-01 00:00] "
 
 MOST_LINES = 200
 """Lines that are looked at for one context."""
@@ -120,34 +122,6 @@ class Recalled:
 RECALLED: TurnKey[Recalled] = TurnKey("memory.recalled")
 
 
-async def clean(host: Host, hits: Sequence[Hit], session: str) -> list[Line]:
-    """Return what may be shown: text of others as the sanitizers let it pass, or not at all."""
-    count, shown = host.tokens.count, []
-    for hit in hits:
-        text = None
-        if hit.taint:
-            safe = await host.sanitize(Card(id="recall", text=" ".join(hit.text.split())))
-            if isinstance(safe, Rejected):
-                continue
-            text = safe.text
-        shown.append(line_of(hit, session, count, text))
-    return shown
-
-
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """What goes into each of the blocks."""
-
-    orders: list[Line]
-    first: list[Line]
-    more: list[Line]
-
-    @property
-    def lines(self) -> list[Line]:
-        """All of them."""
-        return [*self.orders, *self.first, *self.more]
-
-
 def orders_of(found: Sequence[Hit], session: str, window: Collection[str]) -> list[Hit]:
     """Return what the one who speaks in a session has asked for once and for all.
 
@@ -161,37 +135,90 @@ def orders_of(found: Sequence[Hit], session: str, window: Collection[str]) -> li
     ]
 
 
-def packed_lines(
-    orders: Sequence[Line], lines: Sequence[Line], budget: int, count: Callable[[str], int]
-) -> Packed:
-    """Return what goes into the blocks.
+class Packing:
+    """Packs lines into blocks: first what was asked for once and for all, then what was found.
 
     Args:
-        orders: What was asked for once and for all.
-        lines: What else may be shown, the best first.
         budget: Tokens for all.
         count: Returns the tokens of a text.
+        orders: What was asked for once and for all.
+
+    Attributes:
+        orders: Which of that fit.
+        first: The lines of the first block, which are asked first.
+        more: Those of the second one.
     """
-    header, spent = count(HEADER), 0
-    held: list[Line] = []
-    if orders:
-        held = packed(orders, budget // 2 - count(ORDERS))
-        spent = count(ORDERS) + sum(line.tokens + 1 for line in held)
-    first = packed(lines, min(budget, FIRST_TOKENS) - spent - header)
-    if budget <= FIRST_TOKENS:
-        return Packed(held, first, [])
-    taken = {id(line) for line in first}
-    left = [line for line in lines if id(line) not in taken]
-    return Packed(held, first, packed(left, budget - FIRST_TOKENS - header))
+
+    def __init__(self, budget: int, count: Callable[[str], int], orders: Sequence[Line]) -> None:
+        header, spent = count(HEADER), 0
+        self.orders: list[Line] = []
+        if orders:
+            self.orders = packed(orders, budget // 2 - count(ORDERS))
+            spent = count(ORDERS) + sum(line.tokens + 1 for line in self.orders)
+        self.first: list[Line] = []
+        self.more: list[Line] = []
+        self._left = min(budget, FIRST_TOKENS) - spent - header
+        self._more_left = max(0, budget - FIRST_TOKENS - header)
+        self._least = count(STAMP)
+
+    @property
+    def lines(self) -> list[Line]:
+        """All of them."""
+        return [*self.orders, *self.first, *self.more]
+
+    @property
+    def full(self) -> bool:
+        """Whether no line can fit any more: none is shorter than when it was."""
+        return self._left <= self._least and self._more_left <= self._least
+
+    def take(self, line: Line) -> None:
+        """Take a line where it fits; one behind it that is shorter may fit where it does not."""
+        if line.tokens < self._left:
+            self.first.append(line)
+            self._left -= line.tokens + 1
+        elif line.tokens < self._more_left:
+            self.more.append(line)
+            self._more_left -= line.tokens + 1
 
 
-def blocks_of(packed: Packed) -> list[tuple[Block, list[Line]]]:
+async def pack(
+    host: Host, hits: Iterable[Hit], session: str, packing: Packing, *, every: bool = False
+) -> list[Line]:
+    """Pack what may be shown in a session: text of others as the sanitizers let it pass.
+
+    Args:
+        host: Has the sanitizers.
+        hits: What was found, the best first.
+        session: The session.
+        packing: Takes the lines.
+        every: Whether to look on when nothing fits any more.
+
+    Returns:
+        The lines of all hits that were looked at and may be shown.
+    """
+    count, passed = host.tokens.count, []
+    for hit in hits:
+        if packing.full and not every:
+            break
+        text = None
+        if hit.taint:
+            safe = await host.sanitize(Card(id="recall", text=" ".join(hit.text.split())))
+            if isinstance(safe, Rejected):
+                continue
+            text = safe.text
+        line = line_of(hit, session, count, text)
+        packing.take(line)
+        passed.append(line)
+    return passed
+
+
+def blocks_of(packing: Packing) -> list[tuple[Block, list[Line]]]:
     """Return the blocks that show some lines, the oldest line of each first."""
     blocks = []
     for key, header, some, priority in (
-        ("orders", ORDERS, packed.orders, 2),
-        ("first", HEADER, packed.first, 1),
-        ("more", HEADER, packed.more, 0),
+        ("orders", ORDERS, packing.orders, 2),
+        ("first", HEADER, packing.first, 1),
+        ("more", HEADER, packing.more, 0),
     ):
         if some:
             lines = sorted(some, key=lambda line: line.hit.at)

@@ -23,7 +23,12 @@ from hookgate.builtin_plugins.memory.recall import ranker
 from hookgate.builtin_plugins.memory.recall import turns as rows
 from hookgate.builtin_plugins.memory.recall.episodes import Episodes
 from hookgate.builtin_plugins.memory.recall.index import SITTING_SECONDS, TurnIndex
-from hookgate.builtin_plugins.memory.recall.lines import line_of, packed
+from hookgate.builtin_plugins.memory.recall.lines import (
+    FIRST_TOKENS,
+    HEADER,
+    Packing,
+    line_of,
+)
 from hookgate.builtin_plugins.storage.conversations import SqlConversations
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
@@ -625,16 +630,24 @@ hits = st.builds(
 )  # fmt: skip
 
 
-@given(st.lists(hits, max_size=20), st.integers(0, 200))
+@given(st.lists(hits, max_size=20), st.integers(0, 2 * FIRST_TOKENS))
 def test_packing_keeps_the_order_and_is_never_over_the_budget(
     found: list[Hit], budget: int
 ) -> None:
-    lines = [line_of(hit, "", len) for hit in found]
-    taken = packed(lines, budget)
-    spent = sum(line.tokens + 1 for line in taken)
-    assert spent <= budget or not taken
-    assert taken == [line for line in lines if line in taken]
-    assert all(line.tokens + 1 > budget - spent for line in lines if line not in taken)
+    lines, packing = [line_of(hit, "", len) for hit in found], Packing(budget, len, ())
+    for line in lines:
+        if packing.full:
+            break
+        packing.take(line)
+
+    rooms = ((packing.first, min(budget, FIRST_TOKENS)), (packing.more, budget - FIRST_TOKENS))
+    for taken, room in rooms:
+        spent = sum(line.tokens + 1 for line in taken)
+        left = room - len(HEADER) - spent
+        assert not taken or left >= 0
+        assert taken == [line for line in lines if line in taken]
+        # What is left out fits nowhere, looked at or not.
+        assert all(line.tokens + 1 > left for line in lines if line not in packing.lines)
 
 
 async def test_nothing_but_zero_bytes_and_halves_of_pairs_is_lost(episodes: Episodes) -> None:
