@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
-from dataclasses import asdict
+from dataclasses import replace
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
@@ -21,7 +21,7 @@ from hookgate import (
     Tool,
     operation,
 )
-from hookgate.settings import Layer, is_within, set_values, values_of
+from hookgate.settings import SetValue, is_within, set_values, values_of
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 LEVELS: tuple[str, ...] = get_args(LogLevel)
@@ -97,26 +97,10 @@ class Routed(OperationModel):
     """The same in words."""
 
 
-class ShownSetting(OperationModel):
-    """One value of the settings."""
-
-    key: str
-    """Its key, as one writes it in TOML."""
-    value: Any
-    """The value; what may be a secret is masked."""
-    layer: Layer
-    """Who has the last word on it: nobody, the program that made the gateway, the settings file,
-    the environment or the command line."""
-    place: str
-    """Where that is, such as `config.toml:3` or a variable; empty for a default."""
-    restart: bool
-    """Whether it has changed, and waits for a restart: until then what it was counts."""
-
-
 class ShownSettings(OperationModel):
     """The settings as they were read last."""
 
-    settings: tuple[ShownSetting, ...]
+    settings: tuple[SetValue, ...]
     """In the order of the sections."""
 
 
@@ -133,27 +117,10 @@ class LogTailParams(OperationModel):
     """So many at most, the newest ones."""
 
 
-class ShownLine(OperationModel):
-    """One line of the log."""
-
-    seq: int
-    """Its number."""
-    time: str
-    """When, ISO 8601 in UTC."""
-    level: str
-    """`debug`, `info`, `warning`, `error` or `critical`."""
-    logger: str
-    """Who speaks; `hookgate` is the gateway itself."""
-    event: str
-    """What is said."""
-    fields: dict[str, str]
-    """What belongs to it."""
-
-
 class ShownLog(OperationModel):
     """The last lines of the log, masked as they are written."""
 
-    lines: tuple[ShownLine, ...]
+    lines: tuple[LogLine, ...]
     """The oldest first."""
     next: int
     """What to give as `after` for what comes."""
@@ -269,16 +236,15 @@ class Inspection:
         rows = await asyncio.to_thread(self._settings, section)
         return ShownSettings(settings=tuple(row for row in rows if all or row.layer != "default"))
 
-    def _settings(self, section: str) -> list[ShownSetting]:
+    def _settings(self, section: str) -> list[SetValue]:
         host = self._host
         models = host.section_models()
         before = {one.key: one.value for one in set_values(host.settings, models)}
         return [
-            ShownSetting(
-                **asdict(one),
-                restart=one.value != before.get(one.key)
-                and any(is_within(one.key, key) for key in host.restart_keys),
-            )
+            replace(one, restart=True)
+            if one.value != before.get(one.key)
+            and any(is_within(one.key, key) for key in host.restart_keys)
+            else one
             for one in values_of(set_values(host.read_settings, models), section)
         ]
 
@@ -299,7 +265,7 @@ class Inspection:
             and (not wanted or wanted in _words(line))
         ]
         return ShownLog(
-            lines=tuple(ShownLine(**asdict(line)) for line in found[-params.limit :]),
+            lines=tuple(found[-params.limit :]),
             next=last,
             missed=0 if fresh or not lines else max(0, lines[0].seq - params.after - 1),
             level=self._host.settings.log.level,

@@ -37,12 +37,15 @@ class SetValue:
         layer: Who has the last word on it: nobody, the program that made the gateway, the
             settings file, the environment or the command line.
         place: Where that is: ``config.toml:3``, a variable; empty for a default.
+        restart: Whether it has changed since the start, and waits for a restart: until then what
+            it was counts.
     """
 
     key: str
     value: Any
     layer: Layer
     place: str
+    restart: bool = False
 
 
 def set_values(settings: Settings, models: Mapping[str, type[Section]]) -> Iterator[SetValue]:

@@ -27,7 +27,6 @@ from hookgate.core.settings.toml_lines import (
     locate as locate,
 )
 from hookgate.core.settings.values import (
-    Layer as Layer,
     SetValue as SetValue,
     is_within as is_within,
     set_values as set_values,

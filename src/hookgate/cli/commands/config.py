@@ -65,9 +65,7 @@ def _settings(state: State, section: str, everything: bool) -> list[dict[str, An
         rows = values_of(set_values(settings, models), section)
     except ConfigError as error:
         raise typer.BadParameter(str(error), param_hint="SECTION") from None
-    return [
-        {**asdict(row), "restart": False} for row in rows if everything or row.layer != "default"
-    ]
+    return [asdict(row) for row in rows if everything or row.layer != "default"]
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
