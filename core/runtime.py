@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
 from hookgate import hookspecs
@@ -353,7 +354,8 @@ class Runtime:
             "failed": span.failed,
             "at": span.at,
         }
-        self.host.events.publish(Event("hook", data, turn=span.turn, scope="operate"))
+        event = Event("hook", data, turn=span.turn, scope="operate", at=perf_counter())
+        self.host.events.publish(event)
 
     def _publish_failure(self, failure: HookFailure) -> None:
         data = {

@@ -38,7 +38,7 @@ class TurnListParams(OperationModel):
     """An agent's name."""
     plugin: str = ""
     """A plugin whose tool was called, or that decided about a call."""
-    ending: Ending | Literal[""] = ""
+    ending: Literal["", "running", "done", "awaiting_client", "refused", "failed", "cancelled"] = ""
     """How it ended; ``running`` for those that have not."""
     slower: float = Field(default=0, ge=0)
     """Only turns that took more milliseconds."""

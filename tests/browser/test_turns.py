@@ -33,7 +33,7 @@ async def test_from_home_to_what_refused_a_call_in_three_clicks(show: Show) -> N
         await shown.open("turns")
         await shown.until("No turn has run")
         await page.get_by_label("Hooks").select_option("timed")
-        await shown.until("a third more meanwhile")
+        await shown.until("a quarter more meanwhile")
         assert "--hooks" in await shown.text(".command")
         await until(lambda: shown.gateway.host.hooks.spans is not None)
         await shown.open("chat")

@@ -99,7 +99,7 @@ function Ran({ turn }) {
       <${Field} label="Shown as" value=${log ? "log" : "waterfall"} options=${["waterfall", "log"]} onInput=${(value) => change({ as: value === "log" ? value : "" })} />
       ${log || !turn.hooked ? null : html`<${Field} label="Quick hooks that said nothing" value=${quiet ? "hidden" : "shown"} options=${["hidden", "shown"]} onInput=${(value) => change({ quiet: value === "shown" ? "no" : "" })} />`}
       <${Download} rows=${shown} name=${turn.id} /></div>` : null}
-    ${rows.length && !turn.hooked ? html`<p class="faint">Its hooks were not timed: they are while somebody looks at a turn, and two minutes longer, since that costs each turn a third more.</p>` : null}
+    ${rows.length && !turn.hooked ? html`<p class="faint">Its hooks were not timed: they are while somebody looks at a turn, and two minutes longer, since that costs each turn a quarter more.</p>` : null}
     ${log && shown.length ? html`<pre tabindex="0" aria-label="Log">${shown.map((row) => html`<${Line} row=${row} many=${many} />`)}</pre>`
       : html`<${Table} label="What ran" rows=${shown} empty=${rows.length ? html`Nothing that ran fits. <button type="button" class="small" onClick=${() => change({ find: "", quiet: "no" })}>Show everything</button>`
         : "Nothing is known of what ran in it."} columns=${[

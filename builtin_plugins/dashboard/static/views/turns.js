@@ -37,7 +37,7 @@ function List() {
       search=${name === "session"} options=${options[name]} onInput=${(value) => change({ [name]: value })} />`)}
       ${gate.may("operate") ? html`<${Field} label="Hooks" value=${params.hooks ? "timed" : "not timed"} options=${["not timed", "timed"]}
         onInput=${(value) => change({ hooks: value === "timed" ? value : "" })} />` : null}</div>
-    ${params.hooks ? html`<p class="faint" role="status">Hooks of turns are timed while this stands here, and two minutes longer: each turn costs a third more meanwhile.</p>` : null}
+    ${params.hooks ? html`<p class="faint" role="status">Hooks of turns are timed while this stands here, and two minutes longer: each turn costs a quarter more meanwhile.</p>` : null}
     <${Wrong} problem=${rows.problem} />
     <div class="bar"><${Download} rows=${rows.rows} name="turns" /><${Fresh} rows=${rows} /></div>
     <${Table} label="Turns" rows=${rows.rows} keyOf=${(row) => row.id}
