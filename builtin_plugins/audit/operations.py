@@ -7,7 +7,7 @@ belongs to no session is for those from whom nothing is hidden.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -15,6 +15,7 @@ from pydantic import Field
 from hookgate import Invocation, OperationModel, TurnError, operation
 from hookgate.builtin_plugins.audit.seals import Head, Sealer, parse_head
 from hookgate.builtin_plugins.audit.trail import Place, Trail
+from hookgate.kit.durations import moment
 
 
 class AuditListParams(OperationModel):
@@ -189,29 +190,24 @@ class AuditOperations:
         Args:
             after: Only rows behind this one: the ``next`` of a former answer.
             limit: So many rows at most.
-            since: Only rows from then on, ISO 8601.
-            until: Only rows of before then, ISO 8601.
+            since: Only rows from then on: ISO 8601, or `7d` for the last seven days.
+            until: Only rows of before then, written likewise.
             kind: Only rows of this kind, such as ``tool_decided``.
         """
         behind = parse_head(f"{after}/") if after else None
         place = (behind.chain, behind.seq) if behind else ("", 0)
-        rows = await self._trail().page(
-            place, limit, since=_moment(since), until=_moment(until), kind=kind
-        )
+        start, end = (_moment(text, invocation.host.clock.now()) for text in (since, until))
+        rows = await self._trail().page(place, limit, since=start, until=end, kind=kind)
         last = f"{rows[-1]['chain']}/{rows[-1]['seq']}" if len(rows) == limit else ""
         sees = invocation.principal.sees
         return ExportedRows(rows=[dict(row) for row in rows if sees(row["session"])], next=last)
 
 
-def _moment(text: str) -> str:
+def _moment(text: str, now: datetime) -> str:
     """Return a time as rows have it."""
-    if not text:
-        return ""
     try:
-        return datetime.fromisoformat(text).astimezone(UTC).isoformat(timespec="microseconds")
-    except (ValueError, OverflowError):
+        return moment(text, now).isoformat(timespec="microseconds") if text else ""
+    except ValueError as error:
         raise TurnError(
-            f"found {text!r}, expected a time such as 2024-02-29T12:00",
-            code="invalid_params",
-            action="write it in ISO 8601",
+            str(error), code="invalid_params", action="write it in one of these forms"
         ) from None

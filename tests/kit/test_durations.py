@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from hookgate.kit.durations import Days, Seconds, seconds_of, told
+from hookgate.kit.durations import Days, Seconds, moment, seconds_of, told
 
 
 @pytest.mark.parametrize(
@@ -19,6 +21,21 @@ def test_a_length_of_time_is_read_and_told(text: str, seconds: float) -> None:
 def test_what_is_no_length_of_time_is_refused_with_the_forms(text: str) -> None:
     with pytest.raises(ValueError, match="expected 90s, 10m, 2h or 7d"):
         seconds_of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [("7d", "2024-02-22T12:00+00:00"), ("2024-02-29T01:00+02:00", "2024-02-28T23:00+00:00")],
+)
+def test_a_moment_is_a_time_or_so_long_ago(text: str, at: str) -> None:
+    now = datetime(2024, 2, 29, 12, tzinfo=UTC)
+    assert moment(text, now) == datetime.fromisoformat(at)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "999999999d", "0001-01-01T00:00+14:00"])
+def test_what_is_no_moment_is_refused_with_the_forms(text: str) -> None:
+    with pytest.raises(ValueError, match="expected a time such as 2024-02-29T12:00, or 90s"):
+        moment(text, datetime(2024, 2, 29, 12, tzinfo=UTC))
 
 
 def test_settings_take_numbers_as_well() -> None:

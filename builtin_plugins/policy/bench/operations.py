@@ -28,6 +28,7 @@ from hookgate.builtin_plugins.policy.rules.linting import KnownTool, arguments_i
 from hookgate.builtin_plugins.policy.rules.profiles import PROFILES, cells
 from hookgate.builtin_plugins.policy.settings import PolicySettings, ProfileName, RuleEffect
 from hookgate.clients import call_operation
+from hookgate.kit.durations import moment
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.bench.apart import Apart
@@ -544,8 +545,6 @@ class PolicyOperations:
 
 
 def _moment(text: str, now: datetime) -> datetime | None:
-    from hookgate.builtin_plugins.policy.bench.replaying import moment
-
     try:
         return moment(text, now) if text else None
     except ValueError as error:

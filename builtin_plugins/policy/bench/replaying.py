@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
@@ -23,7 +22,6 @@ from hookgate.builtin_plugins.policy.judge.facts import LONGEST, Facts, History
 from hookgate.builtin_plugins.policy.rules.linting import arguments_of
 from hookgate.builtin_plugins.policy.rules.model import Rule
 from hookgate.builtin_plugins.policy.settings import RuleEffect
-from hookgate.kit.durations import FORMS, seconds_of
 from hookgate.settings import MASK as SECRET
 
 if TYPE_CHECKING:
@@ -187,22 +185,6 @@ class Tally:
 
 
 # -- reading ---------------------------------------------------------------------------
-
-
-def moment(text: str, now: datetime) -> datetime:
-    """Return a time that is written as ``2024-02-29T12:00``, or as ``7d`` for so long ago.
-
-    Raises:
-        ValueError: It is written otherwise.
-    """
-    with suppress(ValueError, OverflowError, OSError):
-        return datetime.fromtimestamp(now.timestamp() - seconds_of(text), UTC)
-    try:
-        return datetime.fromisoformat(text).astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise ValueError(
-            f"found {text!r}, expected a time such as 2024-02-29T12:00, or {FORMS}"
-        ) from None
 
 
 def asked_since(since: datetime | None) -> str:

@@ -19,6 +19,7 @@ from hookgate.builtin_plugins.policy.commands.files import (
     settings_of,
 )
 from hookgate.kit.commands import JsonOption, State, state_of
+from hookgate.kit.durations import moment
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -145,8 +146,6 @@ def _asked(state: State, since: datetime | None, kind: str) -> Iterator[Mapping[
 
 
 def _since(text: str) -> datetime | None:
-    from hookgate.builtin_plugins.policy.bench.replaying import moment
-
     try:
         return moment(text, datetime.now(UTC)) if text else None
     except ValueError as error:

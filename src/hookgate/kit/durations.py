@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Annotated, Any, TypeAlias
@@ -12,7 +13,7 @@ from pydantic import BeforeValidator
 
 from hookgate.core.domain.errors import wait_of
 
-__all__ = ["FORMS", "Days", "Seconds", "retry_after", "seconds_of", "told"]
+__all__ = ["FORMS", "Days", "Seconds", "moment", "retry_after", "seconds_of", "told"]
 
 FORMS = "90s, 10m, 2h or 7d"
 """How messages say what is expected."""
@@ -35,6 +36,22 @@ def seconds_of(text: str) -> float:
     if found := _FORM.fullmatch(text.strip()):
         return float(found[1]) * _UNITS[found[2]]
     raise ValueError(f"found {text[:40]!r}, expected {FORMS}")
+
+
+def moment(text: str, now: datetime) -> datetime:
+    """Return a time that is written as ``2024-02-29T12:00``, or as ``7d`` for so long ago.
+
+    Raises:
+        ValueError: It is written otherwise.
+    """
+    with suppress(ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(now.timestamp() - seconds_of(text), UTC)
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError(
+            f"found {text!r}, expected a time such as 2024-02-29T12:00, or {FORMS}"
+        ) from None
 
 
 def told(seconds: float) -> str:

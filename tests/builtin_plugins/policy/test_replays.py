@@ -18,7 +18,7 @@ from tests.builtin_plugins.policy.test_replaying import Row, row
 from tests.builtin_plugins.turns import make_call, make_host, make_turn
 
 from hookgate import Decision, Effect, Event, Invocation, OperationModel, operation, operations_of
-from hookgate.builtin_plugins.policy.bench import apart, operations
+from hookgate.builtin_plugins.policy.bench import apart, operations, workbench
 from hookgate.builtin_plugins.policy.bench.workbench import Workbench
 from hookgate.builtin_plugins.policy.plugin import Plugin
 from hookgate.builtin_plugins.policy.settings import PolicySettings
@@ -169,6 +169,20 @@ async def test_of_each_call_that_cannot_be_replayed_it_is_said_why(gate: Replays
     assert "c1/4 is no decision" in found.decisions[3].why
     assert sum(found.reasons.values()) == 4
     assert found.reasons["the tool was in quarantine"] == 1
+
+
+@pytest.mark.usefixtures("near")
+async def test_all_are_counted_and_so_many_told_one_by_one(
+    gate: Replays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workbench, "MOST_FLIPS", 2)
+    monkeypatch.setattr(workbench, "MOST_OTHERS", 1)
+    for number in range(5):
+        gate.mail("bob")
+        gate.mail("bob", "deny", data=json.dumps({"odd": number}))
+    found = await gate.do("policy.replay")
+    assert (found.flips, found.undecidable) == ({"allow -> deny": 5}, 5)
+    assert [one.standing for one in found.decisions] == ["flip", "undecidable", "flip"]
 
 
 @pytest.mark.usefixtures("near")
