@@ -219,3 +219,27 @@ def test_a_gateway_that_runs_without_its_store_is_not_talked_to_either(
 
 def test_who_switches_the_store_off_means_it(hookgate: CommandLine) -> None:
     assert hookgate("-p", "no:storage", "chat", "what is 2*3?").out == "2*3 = 6.\n"
+
+
+NO_KEY = "[agents.main]\nmodel = 'anthropic/claude-x'\nfallback = ['anthropic/claude-y']\n"
+DOWN = (
+    "[agents.main]\nmodel = 'own/x'\nfallback = ['own/y']\n"
+    "[plugin.providers.own]\nkind = 'openai'\nbase_url = 'http://127.0.0.1:9/v1'\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [(NO_KEY, "no key for anthropic: set ANTHROPIC_API_KEY"), (DOWN, "own cannot be reached")],
+)
+def test_the_sentence_of_one_error_is_said_once(
+    hookgate: CommandLine, monkeypatch: pytest.MonkeyPatch, settings: str, sentence: str
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    hookgate.config(settings)
+    for words in (("chat", "hi"), ("turn", "hi")):
+        ran = hookgate(*words)
+        assert ran.code == 1
+        assert ran.err.count(sentence) == 1
+        assert "failed, as said above" in ran.err
+        assert "error: no model answered, as said above" in ran.err

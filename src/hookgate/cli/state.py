@@ -63,6 +63,7 @@ class State:
         environ: The environment.
         overrides: Settings that stand above all others.
         passed_over: Why a note of a gateway was not followed, if there was one.
+        told: What was said of what does not work; nobody has to read it twice.
     """
 
     config: Path | None = None
@@ -76,6 +77,7 @@ class State:
     _client: Client | None = None
     _remote: RemoteClient | None = None
     passed_over: str = ""
+    told: set[str] = field(default_factory=set)
 
     # -- the terminal ------------------------------------------------------
 
@@ -301,6 +303,7 @@ class State:
 
     def _warn(self, degraded: Mapping[str, str]) -> None:
         """Say what does not work as it should, where somebody looks."""
+        self.told |= {*degraded.values()}
         for part, why in degraded.items():
             self.err.print(f"degraded: {part}: {why}", style="yellow", markup=False, soft_wrap=True)
 

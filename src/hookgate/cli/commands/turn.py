@@ -111,7 +111,7 @@ async def run_once(
     from hookgate.cli.terminal.trace import traced
 
     client = await state.client()
-    narrator = Narrator(state.out, state.err)
+    narrator = Narrator(state.out, state.err, told=state.told)
 
     async def hear(kind: str, data: Mapping[str, Any]) -> None:
         if not silent:

@@ -6,7 +6,7 @@ import asyncio
 import math
 import queue
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -36,13 +36,18 @@ class Narrator:
         out: Takes the answers.
         err: Takes everything else, so that a pipe gets the answers alone.
         silent: Whether everything else is left out.
+        told: What was said before, and is not said in full again.
     """
 
-    def __init__(self, out: Console, err: Console, *, silent: bool = False) -> None:
+    def __init__(
+        self, out: Console, err: Console, *, silent: bool = False, told: Collection[str] = ()
+    ) -> None:
         self._out = out
         self._err = err
         self._silent = silent
         self._open = False
+        self._before = told
+        self._told: set[str] = set()
         # In a pipe, and in a file, a line is as long as it is.
         self._wrap = WordWrap(out.file, lambda: out.width) if out.is_terminal else None
 
@@ -53,10 +58,13 @@ class Narrator:
                 self._write(data["text"])
             case "done":
                 self._close_line()
+                self._told.clear()
             case "error" if data.get("code") == "cancelled":
                 self._line(Text("cancelled", style="yellow"))
             case "error":
-                self._line(Text.assemble(("error: ", "bold red"), clean(str(data["message"]))))
+                said = str(data["message"])
+                said = "no model answered, as said above" if self._knows(said) else clean(said)
+                self._line(Text.assemble(("error: ", "bold red"), said))
                 if data.get("action"):
                     self._line(Text(f"  {clean(str(data['action']))}", style="dim"))
                 if data.get("retry_after"):
@@ -92,10 +100,16 @@ class Narrator:
                 told = f"{data['plugin']} was skipped: its hook {data['hook']} failed: "
                 self._line(Text(one_line(told + data["message"]), style="dim"))
             case "attempt_failed":
-                told = f"{data['model']} failed: {data['error']}"
+                why = data["error"]
+                told = f"{data['model']} failed"
+                told += ", as said above" if self._knows(why) else f": {why}"
+                self._told.add(why)
                 self._line(Text(one_line(told), style="yellow"))
             case "approval" if data.get("state") != "pending":
                 self._line(Text(f"  {clean(data['tool'])}: {data['state']}", style="yellow"))
+
+    def _knows(self, sentence: str) -> bool:
+        return sentence in self._told or sentence in self._before
 
     def _write(self, text: str) -> None:
         # Written as it comes: rich would wrap each piece by itself.
@@ -174,7 +188,7 @@ class Talk:
     def __init__(self, state: State, address: dict[str, Any]) -> None:
         self._state = state
         self._address = address
-        self._narrator = Narrator(state.out, state.err)
+        self._narrator = Narrator(state.out, state.err, told=state.told)
 
     def run(self) -> int:
         """Talk until the user leaves; return the exit code."""
