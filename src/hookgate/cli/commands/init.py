@@ -10,7 +10,6 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -342,6 +341,8 @@ def _show_tried(state: State, tried: Any) -> None:
 
 
 def _write(state: State, path: Path, chosen: Chosen) -> tuple[dict[str, Any], Any]:
+    from importlib.resources import files
+
     from hookgate.builtin_plugins.policy.rules.suggesting import suggest
     from hookgate.kit.content.scaffold import filled, scaffold
 
