@@ -176,3 +176,33 @@ async def test_a_turn_is_a_tree_with_those_nested_in_it_and_outlives_a_restart(s
     async with show() as shown:
         await shown.page.goto(f"{shown.url}/ui/{address[address.index('#') :]}")
         await shown.until("Nested in")
+
+
+HIDE = """(hidden) => {
+    Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+async def test_a_tab_that_nobody_sees_asks_nothing_until_somebody_does(show: Show) -> None:
+    async with show() as shown:
+        page = shown.page
+        asked: list[str] = []
+        heard: list[str] = []
+
+        def watch(socket: Any) -> None:
+            socket.on("framesent", lambda frame: asked.append(str(frame)))
+            socket.on("framereceived", lambda frame: heard.append(str(frame)))
+
+        page.on("websocket", watch)
+        await shown.open("turns")
+        await shown.until("No turn has run")
+        await until(lambda: any('"done"' in one for one in asked))
+        await page.evaluate(HIDE, True)
+        asked.clear()
+        await shown.gateway.chat("what is 17*23?")
+        await until(lambda: any('"type":"done"' in one for one in heard))
+        assert [one for one in asked if "turn.list" in one] == []
+        await page.evaluate(HIDE, False)
+        await page.locator("tbody tr").first.wait_for()
+        assert [one for one in asked if "turn.list" in one] != []
