@@ -203,8 +203,8 @@ class Turns:
             raise wire_error(
                 "not_found",
                 f"the turn {id!r} is none of the last {MOST:,} that you may see",
-                action="`turns list` names those; older ones are where `plugin.telemetry` sends "
-                "traces, and what was decided in them is in the audit",
+                action="`turns list` names those; of older ones the audit has what was decided "
+                "(`audit list --turn`), and `plugin.telemetry` has sent figures alone",
             )
         tree = await self._found(TurnListParams(root=turn.root), principal, MOST_OF_TREE)
         tree = sorted({one.id: one for one in (*tree, turn)}.values(), key=lambda one: one.place)
