@@ -51,7 +51,7 @@ VIEWS = {
     "turn.list": listing(
         "turns",
         "no turn fits: `hookgate chat` begins one, and `hookgate turns show ID` tells all of it",
-        *("id", "started", "agent", "session", "ending", "milliseconds"),
+        *("id", "started", "session", "ending"),
         more="before",
     ),
 }

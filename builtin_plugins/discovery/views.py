@@ -62,6 +62,12 @@ def _why(row: Mapping[str, Any]) -> str:
 
 
 VIEWS = {
+    "capabilities.list": listing(
+        "capabilities",
+        "no capability fits: skills and manifests lie in folders (`capability_dirs`, "
+        "docs/capabilities.md), tools come with plugins",
+        *("id", "kind", "category", "available"),
+    ),
     "discover": discovered,
     "examples.list": listing(
         "examples",

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from hookgate.kit.rendering import clean, listing, one_line
+from hookgate.kit.rendering import clean, listing, one_line, table
 
 
 def changes(found: Mapping[str, Any]) -> Iterator[Text]:
@@ -29,6 +29,15 @@ def change(row: Mapping[str, Any]) -> Iterator[Text]:
                 yield Text(f"    {sign} {line}", style=style)
 
 
+def verdicts(found: Mapping[str, Any]) -> Iterator[Any]:
+    """Show what the profile in force decides, by flag, provenance and taint."""
+    others = ", ".join(one for one in found["profiles"] if one != found["profile"])
+    yield f"profile {found['profile']}; others are {others}"
+    columns = ("flag", "value", "provenance", "tainted", "effect")
+    ruled = ("rule",) if any(row["rule"] for row in found["rows"]) else ()
+    yield table(found["rows"], (*columns, *ruled))
+
+
 VIEWS = {
     "approvals.grants": listing(
         "grants",
@@ -42,5 +51,6 @@ VIEWS = {
         "table` says which)",
         *("id", "tool", "title", "session", "expires"),
     ),
+    "policy.table": verdicts,
     "tools.changes": changes,
 }

@@ -40,6 +40,8 @@ def test_a_list_is_a_table_on_eighty_columns(hookgate: CommandLine) -> None:
         "audit list": "at kind tool outcome session",
         "cards list": "id whose priority router tags state why",
         "accept list": "kind name waits why by at",
+        "capabilities list": "id kind category available",
+        "turns list --limit 1": "id started session ending",
     }.items():
         lines = hookgate(*words.split(), COLUMNS="100").out.splitlines()
         assert " ".join(lines[1].split()) == heads
