@@ -3,6 +3,9 @@
 export type View = any;
 type Next<T> = (next: T | ((before: T) => T)) => void;
 
+export class Component {
+  props: any;
+}
 export function html(strings: TemplateStringsArray, ...values: unknown[]): View;
 export function render(view: View, parent: Element): void;
 export function createContext<T>(value: T): { Provider: View } & { readonly value?: T };

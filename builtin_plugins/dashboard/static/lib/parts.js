@@ -1,6 +1,6 @@
 // What all views are made of.
 
-import { html, useCallback, useContext, useEffect, useMemo, useRef, useState, createContext } from "../vendor/preact.js";
+import { Component, html, useCallback, useContext, useEffect, useMemo, useRef, useState, createContext } from "../vendor/preact.js";
 
 export { Download, csv } from "./files.js";
 export { html, useCallback, useContext, useEffect, useMemo, useRef, useState };
@@ -63,9 +63,10 @@ export function useOperation(name, params = {}, { on = [], every = 0, still = tr
 /** Ask for rows page by page. What came meanwhile is counted, and shown when asked for: nothing
  * moves under the pointer. Rows that are shown stay as they are now.
  * @param {string} name @param {object} params
- * @param {{list: string, by: string, keyOf: (row: any) => string, on?: string[], every?: number, rest?: number}} how
- *   the member with the rows, and the parameter that takes `next` */
-export function useRows(name, params, { list, by, keyOf, on, every, rest }) {
+ * @param {{list: string, by: string, keyOf: (row: any) => string, on?: string[], every?: number, rest?: number, stay?: boolean}} how
+ *   the member with the rows, and the parameter that takes `next`; with `stay` rows are shown until those of
+ *   another filter have come */
+export function useRows(name, params, { list, by, keyOf, on, every, rest, stay = false }) {
   const gate = useGate();
   const newest = useOperation(name, params, { on, every, rest, still: false });
   const shown = useRef({ of: null, rows: [], next: "" });
@@ -83,11 +84,12 @@ export function useRows(name, params, { list, by, keyOf, on, every, rest }) {
   const { of, rows, next } = shown.current;
   const known = new Set(rows.map(keyOf));
   return {
-    rows: of === key ? rows.map((row) => now.get(keyOf(row)) ?? row) : newest.problem ? [] : null,
+    rows: of === key ? rows.map((row) => now.get(keyOf(row)) ?? row) 
+      : newest.problem ? [] : stay && of !== null ? rows : null,
     problem: newest.problem ?? more.problem,
     fresh: of === key ? [...now.keys()].filter((one) => !known.has(one)).length : 0,
     all: () => { newestOnes(); draw((count) => count + 1); },
-    more: next ? more : null,
+    more: of === key && next ? more : null,
     data: page,
     again: newest.again,
   };
@@ -216,9 +218,22 @@ function table({ rows, columns, empty, label, keyOf, current }) {
     <thead><tr>${columns.map(([name, , kind]) => html`<th scope="col" class=${kind}>${name || html`<span class="hidden">Do</span>`}</th>`)}</tr></thead>
     <tbody>${rows.map((row, number) => {
       const key = keyOf ? keyOf(row) : String(number);
-      return html`<tr key=${key} aria-current=${current === key ? "true" : null}>
-        ${columns.map(([, show, kind]) => html`<td class=${kind}>${show(row)}</td>`)}</tr>`;
+      return html`<${Row} key=${key} row=${row} columns=${columns} current=${current === key} />`;
     })}</tbody></table></div>`;
+}
+
+/** A row; drawn anew when it says something else. Columns that are always the same ones spare the rest. */
+class Row extends Component {
+  shouldComponentUpdate({ row, columns, current }) {
+    const before = this.props;
+    return columns !== before.columns || current !== before.current
+      || (row !== before.row && JSON.stringify(row) !== JSON.stringify(before.row));
+  }
+
+  render({ row, columns, current }) {
+    return html`<tr aria-current=${current ? "true" : null}>
+      ${columns.map(([, show, kind]) => html`<td class=${kind}>${show(row)}</td>`)}</tr>`;
+  }
 }
 
 /** What stands above rows: how many came since. @param {{rows: {fresh: number, all: () => void}}} given */

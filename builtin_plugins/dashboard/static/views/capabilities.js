@@ -1,6 +1,6 @@
 // What agents can use, whoever has it; what may be done to it; what waits to be accepted.
 
-import { Button, Command, Download, Field, Fresh, Older, Table, Text, Wrong, commandOf, html, useAction, useEffect, useFilter, useGate, useOperation, useRows, useState } from "../lib/parts.js";
+import { Button, Command, Download, Field, Fresh, Older, Table, Text, Wrong, commandOf, html, useAction, useCallback, useEffect, useFilter, useGate, useMemo, useOperation, useRows, useState } from "../lib/parts.js";
 import { Accepting } from "./acceptance.js";
 import { Capability, Buttons, flagsOf } from "./capability.js";
 import { Finding } from "./discovery.js";
@@ -22,24 +22,11 @@ export function Capabilities({ rest }) {
     <div key=${show}><${Part} /></div>`;
 }
 
-function Listed() {
-  const gate = useGate();
-  const [filter, change] = useFilter();
-  const { runtime = "", kind = "", status = "", agent = "", text = "" } = filter;
-  const asked = Object.fromEntries(Object.entries({ runtime, kind, status, agent, text }).filter(([, value]) => value));
-  const listed = useRows("inventory.list", { ...asked, limit: 100 }, { list: "records", by: "after", keyOf: (row) => row.id });
-  const tools = useOperation("tools.list", {}, { on: ["reloaded"] });
-  const [changed, setChanged] = useState({});
-  const keep = (record) => setChanged((before) => ({ ...before, [record.id]: record }));
-  useEffect(() => {
-    // Whoever changes it: the row stays where it is, and says what it is now.
-    const heard = ({ detail: { data } }) => gate.call("inventory.show", { id: data.id }).then(({ record }) => keep(record), () => {});
-    return gate.hear(["inventory_changed"], heard);
-  }, []);
-  const rows = listed.rows?.map((row) => changed[row.id] ?? row);
-  const declared = Object.fromEntries((tools.data?.tools ?? []).map((tool) => [tool.name, tool]));
+/** What is shown of a record. @param {any[]} tools @param {(record: any) => void} keep takes what it became */
+function columnsOf(tools, keep) {
+  const declared = Object.fromEntries(tools.map((tool) => [tool.name, tool]));
   const own = (row) => (row.runtime === "native" && row.kind === "tool" ? declared[row.source_key] : null);
-  const columns = [
+  return [
     ["Name", (row) => html`<a href=${linkTo(row)}><${Text} text=${row.name || row.source_key} /></a>
       <div class="faint"><${Text} text=${row.description.slice(0, 100)} /></div>`],
     ["Kind", (row) => html`<span class="short">${row.kind}</span>`],
@@ -51,6 +38,24 @@ function Listed() {
     ["From", (row) => html`<${Text} text=${row.provenance} />`],
     ["Do", (row) => html`<${Buttons} record=${row} done=${keep} />`],
   ];
+}
+
+function Listed() {
+  const gate = useGate();
+  const [filter, change] = useFilter();
+  const { runtime = "", kind = "", status = "", agent = "", text = "" } = filter;
+  const asked = Object.fromEntries(Object.entries({ runtime, kind, status, agent, text }).filter(([, value]) => value));
+  const listed = useRows("inventory.list", { ...asked, limit: 100 }, { list: "records", by: "after", keyOf: (row) => row.id, stay: true });
+  const tools = useOperation("tools.list", {}, { on: ["reloaded"] });
+  const [changed, setChanged] = useState({});
+  const keep = useCallback((record) => setChanged((before) => ({ ...before, [record.id]: record })), []);
+  useEffect(() => {
+    // Whoever changes it: the row stays where it is, and says what it is now.
+    const heard = ({ detail: { data } }) => gate.call("inventory.show", { id: data.id }).then(({ record }) => keep(record), () => {});
+    return gate.hear(["inventory_changed"], heard);
+  }, []);
+  const rows = listed.rows?.map((row) => changed[row.id] ?? row);
+  const columns = useMemo(() => columnsOf(tools.data?.tools ?? [], keep), [tools.data]);
   const sources = listed.data?.sources ?? [];
   const runtimes = ["", ...new Set([...sources.map(({ id }) => id), ...(rows ?? []).map((row) => row.runtime), runtime].filter(Boolean))];
   const narrowed = Object.keys(asked).length > 0;

@@ -74,7 +74,13 @@ function Whole() {
   const drawing = useRef(null);
   const held = useRef(focus);
   const all = useMemo(() => graph && whole(graph), [graph]);
-  const shown = useMemo(() => all && chosen(all, types, text, agent), [all, text, agent, filter.edges]);
+  // A thousand nodes are not drawn at each key.
+  const [drawn, draw] = useState(text);
+  useEffect(() => {
+    const timer = setTimeout(() => draw(text), 150);
+    return () => clearTimeout(timer);
+  }, [text]);
+  const shown = useMemo(() => all && chosen(all, types, drawn, agent), [all, drawn, agent, filter.edges]);
   const places = useMemo(() => shown && placed(shown.nodes, shown.edges), [shown]);
   const about = useMemo(() => (all && focus ? all.edges.filter((edge) => edge.source === focus || edge.target === focus) : []), [all, focus]);
   if (!shown) return html`<div>${problem ? html`<${Wrong} problem=${problem} />` : html`<p class="faint" aria-busy="true">Asking…</p>`}</div>`;

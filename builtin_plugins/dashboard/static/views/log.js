@@ -6,6 +6,13 @@ const LEVELS = ["debug", "info", "warning", "error"];
 const MOST = 500;
 const KINDS = { debug: "faint", info: "good" };
 
+const COLUMNS = [
+  ["When", (line) => html`<${Time} at=${line.time} />`],
+  ["Level", (line) => html`<span class=${KINDS[line.level] ?? "bad"}>${line.level}</span>`],
+  ["What", (line) => html`<strong><${Text} text=${line.event} /></strong> ${line.logger === "hookgate" ? null : html`<span class="faint"><${Text} text=${line.logger} /></span> `}${Object.entries(line.fields).map(([name, value]) =>
+    html`<span><span class="faint"><${Text} text=${name} />=</span><${Text} text=${value} /> </span>`)}`],
+];
+
 /** Lines, those that come too, but for while the pointer is on them.
  * @param {{level: string, search: string} | null} params null asks nothing */
 function useTail(params) {
@@ -39,11 +46,6 @@ export function Log() {
       <${Field} label="Least level" value=${level} options=${LEVELS} onInput=${(level) => change({ level })} />
       <${Download} rows=${lines} name="log" lines /><${Fresh} rows=${rows} /></div>
     ${problem ? null : html`<${Table} label="Log" rows=${lines} keyOf=${(line) => String(line.seq)}
-      empty=${html`No such line among the last 500. <code>[log] level</code> is ${least}: what is below it is not logged at all.`} columns=${[
-        ["When", (line) => html`<${Time} at=${line.time} />`],
-        ["Level", (line) => html`<span class=${KINDS[line.level] ?? "bad"}>${line.level}</span>`],
-        ["What", (line) => html`<strong><${Text} text=${line.event} /></strong> ${line.logger === "hookgate" ? null : html`<span class="faint"><${Text} text=${line.logger} /></span> `}${Object.entries(line.fields).map(([name, value]) =>
-          html`<span><span class="faint"><${Text} text=${name} />=</span><${Text} text=${value} /> </span>`)}`],
-      ]} />`}
+      empty=${html`No such line among the last 500. <code>[log] level</code> is ${least}: what is below it is not logged at all.`} columns=${COLUMNS} />`}
     <${Command} text=${commandOf("hookgate log tail", { level: level === "debug" ? "" : level, search, follow: true })} /></div>`;
 }

@@ -7,6 +7,13 @@ const LAYERS = ["", "default", "program", "file", "environment", "command line"]
 /** @param {string} key */
 const sectionOf = (key) => key.match(/^plugin\.("[^"]*"|[\w-]+)|^[^.[]+/)?.[0] ?? key;
 
+const COLUMNS = [
+  ["Key", (row) => html`<code><${Text} text=${row.key} /></code>`],
+  ["Value", (row) => html`<${Text} text=${JSON.stringify(row.value)} />${row.restart ? html` <span class="bad">waits for a restart</span>` : null}`],
+  ["Set by", (row) => row.layer],
+  ["Where", (row) => html`<${Text} text=${row.place} />`],
+];
+
 export function Settings() {
   const gate = useGate();
   const [filter, change] = useFilter();
@@ -27,11 +34,6 @@ export function Settings() {
       <${Download} rows=${rows} name="settings" /></div>
     ${waits ? html`<p class="bad">${waits} changed since the start, and wait for a restart.</p>` : null}
     <${Table} label="Settings" rows=${rows} keyOf=${(row) => row.key}
-      empty=${html`Nothing is set so. <a href="#/system/settings?layer=any">Show all, defaults too</a>`} columns=${[
-        ["Key", (row) => html`<code><${Text} text=${row.key} /></code>`],
-        ["Value", (row) => html`<${Text} text=${JSON.stringify(row.value)} />${row.restart ? html` <span class="bad">waits for a restart</span>` : null}`],
-        ["Set by", (row) => row.layer],
-        ["Where", (row) => html`<${Text} text=${row.place} />`],
-      ]} />
+      empty=${html`Nothing is set so. <a href="#/system/settings?layer=any">Show all, defaults too</a>`} columns=${COLUMNS} />
     <${Command} text=${commandOf("hookgate config show", { "": section, all: layer === "any" || layer === "default" })} /></div>`;
 }
