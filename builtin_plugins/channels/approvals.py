@@ -24,15 +24,13 @@ from hookgate import (
     new_id,
 )
 from hookgate.builtin_plugins.channels.intake import deliveries_of
+from hookgate.builtin_plugins.channels.peers import LETTERS
 from hookgate.clients import call_operation
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.book.deliveries import Deliveries, Delivery
     from hookgate.builtin_plugins.channels.roster import Hosted
     from hookgate.builtin_plugins.channels.settings import ApproverSettings
-
-LETTERS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
-"""Without those that are taken for one another."""
 
 DIGITS = 8
 WHOLE = 12

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -25,11 +25,19 @@ from hookgate import (
 )
 from hookgate.builtin_plugins.channels.book.deliveries import Deliveries, Delivery
 from hookgate.builtin_plugins.channels.book.events import Events, event_key
+from hookgate.builtin_plugins.channels.peers import (
+    NOTHING_RUNS,
+    command_of,
+    is_addressed,
+    pairing_text,
+    stop,
+)
 from hookgate.channels import messages_of
 from hookgate.tasks import apart, finish
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.approvals import Answers
+    from hookgate.builtin_plugins.channels.peers import People
     from hookgate.builtin_plugins.channels.roster import Hosted
     from hookgate.builtin_plugins.channels.turns import Turning
 
@@ -43,11 +51,24 @@ IDS = {"id": 256, "account": 256, "peer": 256, "sender": 256, "thread": 1024, "c
 class Intake:
     """Takes in what channels have read."""
 
-    def __init__(self, host: Host, events: Events, turning: Turning, answers: Answers) -> None:
+    def __init__(
+        self,
+        host: Host,
+        events: Events,
+        turning: Turning,
+        answers: Answers,
+        *,
+        people: People,
+        deliveries: Deliveries,
+        wake: Callable[[str], None],
+    ) -> None:
         self._host = host
         self._events = events
         self._turning = turning
         self._answers = answers
+        self._people = people
+        self._deliveries = deliveries
+        self._wake = wake
 
     async def take(
         self, hosted: Hosted, parsed: Parsed, *, polled: bool = False, lease: str = ""
@@ -75,11 +96,16 @@ class Intake:
         for why in wrong:
             self._host.log.warning("a polled message was set aside", channel=hosted.name, why=why)
         messages = [one if answering else replace(one, wait=False) for one in good]
-        heard = [one for one in messages if hosted.listens_to(one)]
+        for one in messages:
+            if not hosted.listens_to(one) and hosted.pairs:
+                await self._pair(hosted, one)
+        listened = (one for one in messages if hosted.listens_to(one))
+        heard = [one for one in listened if is_addressed(hosted, one)]
         keys = [event_key(hosted.name, one) for one in heard]
         named = list(zip(keys, heard, strict=True))
         answers = {key for key, one in named if self._answers.is_one(hosted, one)}
-        said = {key for key, one in named if one.content.strip() or one.images}
+        stops = {key for key, one in named if command_of(hosted, one) == "stop"}
+        said = {key for key, one in named if one.content.strip() or one.images} - stops
         fresh = await self._events.take(
             hosted.name,
             heard,
@@ -91,9 +117,31 @@ class Intake:
             key = event_key(hosted.name, message)
             if key in answers:
                 await self._answers.take(hosted, message)
+            elif key in stops:
+                await self._stop(hosted, message)
             elif key in said:
                 self._turning.put(hosted, message)
         return [one for key, one in named if one.wait and key in said and key not in answers]
+
+    async def _stop(self, hosted: Hosted, message: ReceivedMessage) -> None:
+        """Break off what runs in a conversation, which says so itself; it needs no lane."""
+        if not stop(self._host, hosted, message):
+            await self._tell(hosted, message, NOTHING_RUNS)
+
+    async def _pair(self, hosted: Hosted, message: ReceivedMessage) -> None:
+        """Give a stranger in a private chat a code, once; in a group nobody is spoken to."""
+        if message.guild is not None or message.addressed is False or not message.sender:
+            return
+        if code := await self._people.ask(hosted.person(message)):
+            self._host.log.info("somebody asks to be let in", channel=hosted.name, code=code)
+            await self._tell(hosted, message, pairing_text(code))
+
+    async def _tell(self, hosted: Hosted, message: ReceivedMessage, text: str) -> None:
+        said = deliveries_of(
+            hosted, hosted.address(message), text, batch=message.id, thread=message.thread
+        )
+        await self._deliveries.add(said)
+        self._wake(hosted.name)
 
 
 def _checked(messages: Sequence[ReceivedMessage]) -> tuple[list[ReceivedMessage], list[str]]:
@@ -269,6 +317,7 @@ class Live:
         self._events = events
         self._deliveries = deliveries
         self._text: list[str] = []
+        self._note = ""
         self._more = asyncio.Event()
         self._closed = asyncio.Event()
         self.message_id = message_id
@@ -278,6 +327,11 @@ class Live:
     def feed(self, text: str) -> None:
         """Take more of the answer; never waits."""
         self._text.append(text)
+        self._more.set()
+
+    def note(self, text: str) -> None:
+        """Show `text` in the place of the answer, until there is one; never waits."""
+        self._note = text
         self._more.set()
 
     async def close(self) -> None:
@@ -314,7 +368,7 @@ class Live:
     def _head(self) -> str:
         text = "".join(self._text)
         self._text = [text]
-        first = messages_of(text, self._hosted.channel.features)[:1]
+        first = messages_of(text if text.strip() else self._note, self._hosted.channel.features)[:1]
         return first[0] if first and isinstance(first[0], str) else ""
 
     async def _change(self, text: str) -> None:
@@ -337,3 +391,37 @@ class Live:
             await self._events.shown(self._turn, self.message_id)
         except StoreError as error:
             raise ChannelError("the message could not be kept") from error
+
+
+TYPING_SECONDS = 4.0
+"""How often it is shown that an answer is being written: platforms show it for five seconds."""
+
+
+class Typing:
+    """Shows that an answer is being written, until it is closed. What fails here is passed over.
+
+    Args:
+        host: The gateway.
+        hosted: The channel.
+        address: Who waits for the answer.
+    """
+
+    def __init__(self, host: Host, hosted: Hosted, address: Address) -> None:
+        self._task: asyncio.Task[None] | None = None
+        if hosted.channel.features.typing:
+            work = self._show(hosted, address)
+            self._task = host.spawn(work, name=f"typing in {hosted.name}")
+
+    def close(self) -> None:
+        """Show it no longer."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _show(self, hosted: Hosted, address: Address) -> None:
+        typing: Callable[[Address], Awaitable[None]] = getattr(hosted.channel, "typing")  # noqa: B009 - not of all
+        while True:
+            ended = await apart(partial(typing, address), limit=LIMIT)
+            if ended.error is not None or ended.late:
+                return
+            await asyncio.sleep(TYPING_SECONDS)

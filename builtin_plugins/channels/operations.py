@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from hookgate import Invocation, OperationModel, TurnError, operation, plain_text
+from hookgate import (
+    POSITIONAL,
+    Host,
+    Invocation,
+    OperationModel,
+    Polling,
+    TurnError,
+    operation,
+    plain_text,
+)
+from hookgate.builtin_plugins.channels.peers import Person
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.book.deliveries import Delivery
+    from hookgate.builtin_plugins.channels.roster import Hosting
     from hookgate.builtin_plugins.channels.service import Service
 
 MOST_NAME = 128
@@ -40,6 +52,29 @@ class ChannelRow(OperationModel):
     """Messages that are still to be sent."""
     dead: int
     """Messages that could not be sent."""
+    why: str
+    """Why it is not served; empty where it is."""
+    asking: int
+    """People who ask to be let in: `hookgate channels people` shows their codes."""
+
+
+class PersonRow(OperationModel):
+    """Somebody who was let into a channel by a code, or asks to be."""
+
+    channel: str
+    account: str
+    sender: str
+    """The platform's id of this person."""
+    code: str
+    """The code that they were given; empty where they were let in."""
+    since: datetime | None
+    """Since when they ask; null where they were let in."""
+
+
+class People(OperationModel):
+    """Who was let in by a code, and who asks to be."""
+
+    people: list[PersonRow]
 
 
 class Channels(OperationModel):
@@ -84,19 +119,21 @@ class ChannelOperations:
     They are for operators: what people write in them is nobody else's to see.
     """
 
-    def __init__(self, service: Callable[[], Service | None]) -> None:
+    def __init__(
+        self, service: Callable[[], Service | None], hosting: Callable[[], Hosting | None]
+    ) -> None:
         self._service = service
+        self._hosting = hosting
 
     @operation("channels.list", scope="operate", rest=("GET", "/v1/channels"))
-    async def list_channels(self, _: Invocation) -> Channels:
-        """List the hosted channels, and what waits in each."""
-        service = self._service()
-        if service is None:
-            return Channels(channels=[])
-        await service.read_switch()
-        waiting, queued = await service.events.counts(), await service.deliveries.counts()
-        return Channels(
-            channels=[
+    async def list_channels(self, invocation: Invocation) -> Channels:
+        """List the channels, what waits in each, and why one is not served."""
+        service, hosting = self._service(), self._hosting()
+        rows: list[ChannelRow] = []
+        if service is not None:
+            await service.read_switch()
+            waiting, queued = await service.events.counts(), await service.deliveries.counts()
+            rows = [
                 ChannelRow(
                     name=one.name,
                     connection="polling" if one.webhook is None else "webhook",
@@ -108,10 +145,91 @@ class ChannelOperations:
                     waiting=waiting.get(one.name, 0),
                     unsent=queued.get((one.name, "waiting"), 0),
                     dead=queued.get((one.name, "dead"), 0),
+                    why="",
+                    asking=len(service.hosting.people.asking(one.name)),
                 )
-                for one in sorted(service.hosting, key=lambda one: one.name)
+                for one in service.hosting
             ]
-        )
+        unserved = {} if hosting is None else hosting.unserved
+        rows += [_unserved(invocation.host, name, why) for name, why in unserved.items()]
+        return Channels(channels=sorted(rows, key=lambda row: row.name))
+
+    @operation("channels.people", scope="operate")
+    async def people(
+        self, _: Invocation, channel: Annotated[str, Field(max_length=MOST_NAME)] = ""
+    ) -> People:
+        """List who asks to be let into a channel, and who was let in by a code.
+
+        Args:
+            channel: One channel; all without it.
+        """
+        people = self._opened().hosting.people
+        asking = [
+            PersonRow(
+                channel=one.person.channel,
+                account=one.person.account,
+                sender=one.person.sender,
+                code=one.code,
+                since=datetime.fromtimestamp(one.since, UTC),
+            )
+            for one in people.asking(channel)
+        ]
+        inside = [
+            PersonRow(
+                channel=one.channel, account=one.account, sender=one.sender, code="", since=None
+            )
+            for one in people.let_in(channel)
+        ]
+        return People(people=[*asking, *inside])
+
+    @operation("channels.pair", scope="operate")
+    async def pair(
+        self, invocation: Invocation, code: Annotated[str, POSITIONAL, Field(max_length=32)]
+    ) -> PersonRow:
+        """Let somebody into a channel, by the code that they were given there.
+
+        Args:
+            code: The code.
+
+        Example:
+            hookgate channels pair 7KQ4M2XH
+        """
+        person = await self._opened().hosting.people.pair(code)
+        if person is None:
+            raise TurnError(
+                f"nobody asks with the code {code[:32]!r}, or not any more",
+                code="not_found",
+                action="`hookgate channels people` shows who asks; write to the bot for a new code",
+            )
+        who = {"channel": person.channel, "account": person.account, "sender": person.sender}
+        await invocation.host.record("channel_paired", by=invocation.principal.id, **who)
+        return PersonRow(code="", since=None, **who)
+
+    @operation("channels.unpair", scope="operate")
+    async def unpair(
+        self,
+        invocation: Invocation,
+        channel: Name,
+        sender: Annotated[str, Field(min_length=1, max_length=256)],
+        account: Annotated[str, Field(max_length=256)] = "default",
+    ) -> PersonRow:
+        """Let somebody in no more who was let in by a code.
+
+        Args:
+            channel: The channel.
+            sender: The platform's id of this person.
+            account: The account in which they were let in.
+        """
+        person = Person(channel, account, sender)
+        if not await self._opened().hosting.people.unpair(person):
+            raise TurnError(
+                f"{sender!r} was not let into {channel!r}, account {account!r}, by a code",
+                code="not_found",
+                action="`hookgate channels people` shows who was",
+            )
+        who = {"channel": channel, "account": account, "sender": sender}
+        await invocation.host.record("channel_unpaired", by=invocation.principal.id, **who)
+        return PersonRow(code="", since=None, **who)
 
     @operation("channels.dead", scope="operate", rest=("GET", "/v1/channels/dead"))
     async def dead(
@@ -197,6 +315,25 @@ class ChannelOperations:
                 action="give a channel a section [plugin.channels.NAME], or install one",
             )
         return service
+
+
+def _unserved(host: Host, name: str, why: str) -> ChannelRow:
+    channel = host.channels.view().get(name)
+    polled = isinstance(getattr(channel, "connection", None), Polling)
+    return ChannelRow(
+        name=name,
+        connection="polling" if polled else "webhook",
+        path="" if polled else f"/webhook/{name}",
+        sandboxed=channel is not None and channel.sandboxed,
+        public=False,
+        approvers=[],
+        paused=False,
+        waiting=0,
+        unsent=0,
+        dead=0,
+        why=why,
+        asking=0,
+    )
 
 
 def _letter(one: Delivery) -> Letter:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ from hookgate import (
     Problem,
     Routes,
     StartError,
+    Turn,
+    TurnPlan,
     operations_of,
 )
 from hookgate.builtin_plugins.channels.operations import ChannelOperations
@@ -55,7 +58,7 @@ class Plugin:
         self._changed = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
         self._door: WebhookDoor | None = None
-        self._operations = ChannelOperations(lambda: self._service)
+        self._operations = ChannelOperations(lambda: self._service, lambda: self._hosting)
 
     @hookimpl
     @asynccontextmanager
@@ -133,6 +136,14 @@ class Plugin:
         await tables_of(store, "channels", f"{PACKAGE}.book.tables")
         service = await asyncio.to_thread(import_module, f"{PACKAGE}.service")
         self._service = service.Service(host, self._settings, self._hosting, store)
+
+    @hookimpl
+    def plan_turn(self, turn: Turn, plan: TurnPlan) -> TurnPlan | None:
+        """Leave out what was said before a conversation began anew."""
+        if self._service is None or turn.origin.channel is None:
+            return None
+        turns = self._service.beginnings.history(str(turn.session), plan.history_turns)
+        return replace(plan, history_turns=turns) if turns < plan.history_turns else None
 
     @hookimpl
     async def reloading(self, host: Host) -> Callable[[], None] | None:

@@ -24,6 +24,7 @@ from hookgate import (
     TurnRequest,
     Webhook,
 )
+from hookgate.builtin_plugins.channels.peers import People, Person
 from hookgate.channels import GUESTS, guest_channel, is_guest_channel
 
 if TYPE_CHECKING:
@@ -42,12 +43,14 @@ class Hosted:
         settings: Its section.
         secret: What its posts are checked by.
         handshake: What the token of its handshake must be; "" where it has none.
+        people: Those who were let in by a code.
     """
 
     channel: HostedChannel
     settings: ChannelSettings
     secret: str = field(default="", repr=False)
     handshake: str = field(default="", repr=False)
+    people: People | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -70,8 +73,20 @@ class Hosted:
         """Whether strangers write here, or what may have made up who wrote."""
         public = self.settings.public
         if public is None:
-            return self.settings.senders is None or not self.is_believed
+            senders = self.settings.senders
+            anybody = "*" in senders if senders is not None else not self.pairs
+            return anybody or not self.is_believed
         return public
+
+    @property
+    def pairs(self) -> bool:
+        """Whether somebody who is not listened to is given a code by which they can be let in."""
+        pairing = self.settings.pairing
+        if pairing is not None:
+            return pairing
+        # Anybody can write to such a bot. Who is in a workspace, or may use an application's
+        # commands, was let in there; and a service of one's own has its secret.
+        return self.settings.senders is None and self.channel.sandboxed
 
     @property
     def approvers(self) -> tuple[ApproverSettings, ...]:
@@ -84,9 +99,17 @@ class Hosted:
     def listens_to(self, message: ReceivedMessage) -> bool:
         """Whether who has written a message is listened to."""
         globs = self.settings.senders
-        if globs is None or self.approver(message) is not None:
+        if self.approver(message) is not None:
             return True
-        return any(fnmatchcase(message.sender, glob) for glob in globs)
+        if any(fnmatchcase(message.sender, glob) for glob in globs or ()):
+            return True
+        if not self.pairs:
+            return globs is None
+        return self.people is not None and self.people.has(self.person(message))
+
+    def person(self, message: ReceivedMessage) -> Person:
+        """Return who has written a message, by the channel's word."""
+        return Person(self.name, message.account, message.sender)
 
     def grows(self, message: ReceivedMessage) -> bool:
         """Whether the answer to a message is shown while it comes."""
@@ -132,7 +155,12 @@ class Hosted:
 
 
 class Hosting:
-    """The hosted channels of a gateway."""
+    """The hosted channels of a gateway.
+
+    Attributes:
+        people: Those who were let into them by a code.
+        unserved: The channels that are not served, and why.
+    """
 
     def __init__(self, host: Host, sections: Mapping[str, ChannelSettings]) -> None:
         from hookgate.builtin_plugins.channels.settings import ChannelSettings
@@ -141,6 +169,8 @@ class Hosting:
         self._sections = sections
         self._default = ChannelSettings()
         self._hosted: dict[str, Hosted] = {}
+        self.people = People(host)
+        self.unserved: dict[str, str] = {}
         self._told: set[str] = set()
         self._finding = asyncio.Lock()
 
@@ -166,24 +196,26 @@ class Hosting:
 
     async def _find(self) -> None:
         found: dict[str, Hosted] = {}
-        flaws: dict[str, str] = {}
+        unserved: dict[str, str] = {}
         for name, channel in self._host.channels.items():
             if not isinstance(channel, HostedChannel):
                 continue
-            hosted = Hosted(channel, self._sections.get(name, self._default))
-            part = PART.format(name)
+            section = self._sections.get(name, self._default)
+            hosted = Hosted(channel, section, people=self.people)
             if why := self._flaw(channel) or self._meant(name) or await self._open(hosted):
-                flaws[part] = why
+                unserved[name] = why
             else:
                 found[name] = hosted
                 self._tell_of_approvers(hosted)
         self._hosted = found
         for name in self._sections.keys() - self._host.channels.keys():
-            flaws[PART.format(name)] = (
+            unserved[name] = (
                 f"{section_of(name)} is about a channel that there is not: give it a `kind`, or "
                 "install the plugin that brings it; that of a plugin NAME of the sandbox is "
                 f"{section_of(guest_channel('NAME'))}"
             )
+        self.unserved = unserved
+        flaws = {PART.format(name): why for name, why in unserved.items()}
         self._told = self._host.standing.turned(self._told, flaws)
 
     def _tell_of_approvers(self, hosted: Hosted) -> None:

@@ -32,6 +32,7 @@ from hookgate.builtin_plugins.channels.book.events import (
     LostLeaseError,
 )
 from hookgate.builtin_plugins.channels.intake import Intake
+from hookgate.builtin_plugins.channels.peers import Beginnings
 from hookgate.builtin_plugins.channels.sender import LONGEST_ASKED, Sender
 from hookgate.builtin_plugins.channels.turns import Turning
 from hookgate.tasks import apart, contained_task, finish
@@ -206,6 +207,7 @@ class Service:
         deliveries: What is to be said.
         turning: The turns.
         intake: Takes messages in.
+        beginnings: The conversations that began anew.
     """
 
     def __init__(
@@ -218,14 +220,26 @@ class Service:
         self._leases = Leases(store, host.clock, new_id("gateway"))
         self.events = Events(store, self._leases)
         self.deliveries = Deliveries(store, self._leases)
-        self.turning = Turning(host, settings, self.events, self.deliveries, self.wake)
+        self.beginnings = Beginnings(host)
+        self.turning = Turning(
+            host, settings, self.events, self.deliveries, self.wake, self.beginnings
+        )
         answers = Answers(host, self.deliveries, self.wake)
-        self.intake = Intake(host, self.events, self.turning, answers)
+        self.intake = Intake(
+            host,
+            self.events,
+            self.turning,
+            answers,
+            people=hosting.people,
+            deliveries=self.deliveries,
+            wake=self.wake,
+        )
         self._paused: frozenset[str] = frozenset()
         self._served: dict[str, _Served] = {}
         self._behind: set[str] = set()
         self._took_up = asyncio.Event()
         self._again = asyncio.Event()
+        self._follows: list[Callable[[], None]] = []
 
     # -- pausing -----------------------------------------------------------
 
@@ -296,7 +310,8 @@ class Service:
                     ):
                         await self._again.wait()
         finally:
-            unwatch()
+            for undo in (unwatch, *self._follows):
+                undo()
 
     async def _serve_those_there(self) -> None:
         """Serve each channel that is hosted now, and no other one."""
@@ -342,6 +357,8 @@ class Service:
         try:
             if not self._took_up.is_set():
                 await self.read_switch()
+                if not self._follows:
+                    self._follows = [await self.hosting.people.open(), await self.beginnings.open()]
             if self._shared:
                 await self._leases.beat()
             if self._shared or not self._behind.issuperset(names):

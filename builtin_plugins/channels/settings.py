@@ -40,10 +40,25 @@ class ChannelSettings(Section):
     agent: str | None = None
     """The agent that answers, instead of the one that the bindings choose."""
     senders: tuple[str, ...] | None = None
-    """Globs of the platform's ids of those who are listened to. Without it: everybody."""
+    """Globs of the platform's ids of those who are listened to; `["*"]` is everybody. Without it:
+    who was let in by a code where `pairing` holds, else everybody."""
+    pairing: bool | None = None
+    """Whether somebody who is not listened to is given a code in a private chat, by which they
+    can be let in: `hookgate channels pair CODE`. Without it: where `senders` is not set, in
+    channels of the sandbox, since anybody can write to such a bot."""
+    groups: Literal["mention", "all"] = "mention"
+    """In groups, whether an agent answers who speaks to it (a mention, a reply, a command), or
+    everybody, as far as the platform passes that on."""
+    mention: tuple[str, ...] = ()
+    """Names by which an agent is called in groups, such as `@shop_bot`, beside what the platform
+    itself takes for a mention."""
+    commands: bool = True
+    """Whether `/start`, `/help`, `/new` and `/stop` are for the gateway, and reach no model."""
+    help: str = Field(default="", max_length=4000)
+    """What `/start` and `/help` are answered with; a few lines of the gateway's own without it."""
     public: bool | None = None
     """Whether strangers write here: their messages are tainted then. Without it: they do where
-    `senders` is not set."""
+    neither `senders` nor `pairing` says who is listened to, and where `senders` is `["*"]`."""
     approvers: tuple[ApproverSettings, ...] = ()
     """Who may answer questions about tool calls in this channel."""
     trusted: bool = False
@@ -98,7 +113,8 @@ class ChannelsSettings(Section):
     turns: int = Field(default=32, ge=1, le=10_000)
     """Turns of one channel that run at once."""
     edit_seconds: float = Field(default=1.0, ge=0.05, le=60)
-    """Seconds from one change to the next of a message that is still being written."""
+    """Seconds from one change to the next of a message that is still being written. Where it is
+    not set, a channel's own pause counts if it is longer."""
     keep_days: int = Field(default=7, ge=1, le=365)
     """For so long an event that comes again is known."""
     keep_events: int = Field(default=100_000, ge=100, le=10_000_000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -28,13 +28,16 @@ from hookgate.builtin_plugins.channels.book.events import EventKey, Events, Left
 from hookgate.builtin_plugins.channels.intake import (
     INTERRUPTED,
     Live,
+    Typing,
     deliveries_of,
     kept_answer,
     said_of,
 )
+from hookgate.builtin_plugins.channels.peers import BEGUN, HELP, command_of
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.book.deliveries import Deliveries
+    from hookgate.builtin_plugins.channels.peers import Beginnings
     from hookgate.builtin_plugins.channels.roster import Hosted
     from hookgate.builtin_plugins.channels.settings import ChannelsSettings
 
@@ -45,6 +48,11 @@ HISTORY = 200
 """Turns of a session in which a turn is looked for that a stop has cut."""
 
 STOP_SECONDS = 5.0
+
+WAITS = (
+    "This needs an approval first ({}): somebody is asked, and I go on once they have answered. "
+    "/stop breaks it off."
+)
 
 STALE_AGAIN = 3
 """So often a message begins anew whose turn has lost its lane before it ran a tool."""
@@ -78,6 +86,7 @@ class Turning:
         events: The events.
         deliveries: What is to be said.
         wake: Called with a channel's name when it has something to say.
+        beginnings: The conversations that began anew.
     """
 
     def __init__(
@@ -87,8 +96,10 @@ class Turning:
         events: Events,
         deliveries: Deliveries,
         wake: Callable[[str], None],
+        beginnings: Beginnings,
     ) -> None:
         self._host = host
+        self._beginnings = beginnings
         self._settings = settings
         self._events = events
         self._deliveries = deliveries
@@ -249,6 +260,12 @@ class Turning:
     async def _turned(
         self, hosted: Hosted, message: ReceivedMessage, stale: _StaleError | None
     ) -> bool:
+        if word := command_of(hosted, message):
+            if word == "new":
+                await self._beginnings.begin(hosted, message)
+            told = BEGUN if word == "new" else hosted.settings.help or HELP
+            await self._finish(hosted, message, told)
+            return True
         principal, origin, request = hosted.asked(message)
         try:
             handle = self._host.start_turn(principal, origin, request)
@@ -263,10 +280,19 @@ class Turning:
         handle.detach()
         again = 0 if stale is None else stale.again
         live = self._live(hosted, message, handle, "" if stale is None else stale.live)
+        typing = Typing(self._host, hosted, hosted.address(message))
+        asked = False
         try:
             async for event in handle.events:
-                if live is not None and event.type == "text":
-                    live.feed(event.data["text"])
+                if event.type == "text":
+                    if live is not None:
+                        typing.close()
+                        live.feed(event.data["text"])
+                elif event.type == "approval" and event.data.get("state") == "pending":
+                    typing.close()
+                    if not asked:
+                        asked = True
+                        await self._tell_of_waiting_call(hosted, message, event.data, live)
             await handle.wait()
         except (LaneFullError, StoreError):
             raise
@@ -278,13 +304,44 @@ class Turning:
             await self._finish(hosted, message, self._failure(error))
             return True
         finally:
+            typing.close()
             if live is not None:
                 await live.close()
+            await self._beginnings.went_on(str(turn.session))
         shown = {} if live is None else {"live": live.message_id, "shown": live.shown}
         if isinstance(turn.error, LaneLostError) and not turn.calls and again < STALE_AGAIN:
             raise _StaleError(turn, shown.get("live", ""), again + 1)
         await self._finish(hosted, message, said_of(turn), **shown)
         return True
+
+    async def _tell_of_waiting_call(
+        self,
+        hosted: Hosted,
+        message: ReceivedMessage,
+        question: Mapping[str, Any],
+        live: Live | None,
+    ) -> None:
+        """Say that somebody has to approve a call first; of the call itself nothing is said here.
+
+        A service that waits in the response is told nothing, nor an approver who is asked here.
+        """
+        approver = hosted.approver(message)
+        asked_here = "" if approver is None else approver.peer or approver.sender
+        if message.wait or asked_here == message.peer:
+            return
+        text = WAITS.format(str(question.get("tool", ""))[:64])
+        if live is not None:
+            live.note(text)
+            return
+        said = deliveries_of(
+            hosted,
+            hosted.address(message),
+            text,
+            batch=f"{message.id}.asked",
+            thread=message.thread,
+        )
+        await self._deliveries.add(said)
+        self._wake(hosted.name)
 
     def _failure(self, error: Exception) -> str:
         return self._host.secrets.redact(f"This message could not be answered: {error}")
@@ -299,11 +356,17 @@ class Turning:
             hosted.address(message),
             message.thread,
             handle.turn.id,
-            seconds=self._settings.edit_seconds,
+            seconds=self._edit_seconds(hosted),
             events=self._events,
             deliveries=self._deliveries,
             message_id=message_id,
         )
+
+    def _edit_seconds(self, hosted: Hosted) -> float:
+        settings = self._settings
+        own = hosted.channel.features.edit_seconds
+        is_set = "edit_seconds" in settings.model_fields_set
+        return settings.edit_seconds if is_set else max(settings.edit_seconds, own)
 
     async def _finish(
         self,

@@ -157,11 +157,19 @@ class GuestChannel:
         """
         await self._say("edit", address, content, choices, message_id=message_id)
 
+    async def typing(self, address: Address) -> None:
+        """Show that an answer is being written.
+
+        Raises:
+            ChannelError: It was not shown.
+        """
+        await self._say("typing", address, "", ())
+
     # -- within ----------------------------------------------------------------
 
     async def _say(
         self,
-        action: Literal["send", "edit"],
+        action: Literal["send", "edit", "typing"],
         address: Address,
         content: Content,
         choices: Sequence[Choice],
@@ -302,6 +310,7 @@ def _received(message: IncomingMessage) -> ReceivedMessage:
         thread=message.thread,
         choice=message.choice,
         images=images,
+        addressed=message.addressed,
     )
 
 

@@ -223,6 +223,8 @@ class IncomingMessage(WireForm):
     thread: _Id = ""
     choice: _Id = ""
     """The data of a button that was pressed."""
+    addressed: bool | None = None
+    """In a group, whether it was said to the bot; null where that is not known."""
 
 
 class ParsedIncoming(WireForm):
@@ -249,7 +251,8 @@ class OutgoingChoice(WireForm):
 class Outgoing(WireForm):
     """Request of `format_outgoing`; the answer is `HttpRequest`."""
 
-    action: Literal["send", "edit"]
+    action: Literal["send", "edit", "typing"]
+    """``typing`` shows that an answer is being written; it is asked where the features say so."""
     content: WrittenContent
     account: str
     peer: str

@@ -56,6 +56,10 @@ class ChannelFeatures:
         max_length: Most characters of one message; 0 for any number.
         markdown: Whether it shows Markdown; code stays within its fences where text is split.
         choices: Whether a message can offer choices, as buttons.
+        typing: Whether it can show that an answer is being written: then the channel has an async
+            method ``typing(address)``, which is called again every few seconds.
+        edit_seconds: The least time from one change of a message to the next, for a platform
+            that takes fewer than `edit_seconds` of the settings would make.
     """
 
     edit: bool = False
@@ -64,6 +68,8 @@ class ChannelFeatures:
     max_length: int = 0
     markdown: bool = False
     choices: bool = False
+    typing: bool = False
+    edit_seconds: float = 0.0
 
 
 class Channel(Protocol):
@@ -239,6 +245,8 @@ class ReceivedMessage:
         images: Pictures that belong to the text.
         wait: Whether the platform waits for the answer in the response to its post; see
             `AnsweringChannel`.
+        addressed: In a group, whether it was said to the bot: a mention, a reply to it, a command.
+            None where the channel does not say, as in a private chat.
     """
 
     id: str
@@ -252,6 +260,7 @@ class ReceivedMessage:
     choice: str = ""
     images: tuple[Image, ...] = ()
     wait: bool = False
+    addressed: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,12 +32,14 @@ class Shown:
         text: What it says.
         buttons: What it offers: label -> data.
         before: What it has said before it was changed, in order.
+        entities: What of it is bold and the like: type -> text.
     """
 
     id: int
     text: str
     buttons: dict[str, str] = field(default_factory=dict)
     before: list[str] = field(default_factory=list)
+    entities: dict[str, str] = field(default_factory=dict)
 
 
 class BotApi:
@@ -60,6 +62,7 @@ class BotApi:
         self.failing: dict[str, list[tuple[int, str, dict[str, Any]]]] = {}
         self.held: dict[str, asyncio.Event] = {}
         self.answered: list[str] = []
+        self.actions: list[tuple[str, str]] = []
         self._updates: list[dict[str, Any]] = []
         self._next = 1
         self._changed = asyncio.Condition()
@@ -68,9 +71,11 @@ class BotApi:
 
     # -- people --------------------------------------------------------------
 
-    async def write(self, text: str, *, chat: int = 42, user: int | None = None) -> int:
-        """Have somebody write to the bot; return the id of the update."""
-        message = self._message(chat, user, text)
+    async def write(
+        self, text: str | None, *, chat: int = 42, user: int | None = None, **more: Any
+    ) -> int:
+        """Have somebody write to the bot, with `more` in the message; return the update's id."""
+        message = {**self._message(chat, user, text), **more}
         return await self._update({"message": message})
 
     async def press(self, label: str, *, chat: int = 42, user: int | None = None) -> int:
@@ -106,7 +111,7 @@ class BotApi:
     def _user(self, user: int) -> dict[str, Any]:
         return {"id": user, "is_bot": False, "first_name": f"user {user}"}
 
-    def _message(self, chat: int, user: int | None, text: str) -> dict[str, Any]:
+    def _message(self, chat: int, user: int | None, text: str | None) -> dict[str, Any]:
         kind = "private" if chat > 0 else "supergroup"
         return {
             "message_id": self._next + 10_000,
@@ -206,7 +211,7 @@ class BotApi:
         if wrong := _wrong_text(given):
             return wrong
         chat = self.chats.setdefault(str(given["chat_id"]), [])
-        shown = Shown(len(chat) + 1, given["text"], _buttons(given))
+        shown = Shown(len(chat) + 1, given["text"], _buttons(given), entities=_entities(given))
         chat.append(shown)
         return _ok({"message_id": shown.id, "chat": {"id": given["chat_id"]}, "date": 0})
 
@@ -222,8 +227,12 @@ class BotApi:
         if (shown.text, shown.buttons) == (given["text"], buttons):
             return _error(400, "Bad Request: message is not modified")
         shown.before.append(shown.text)
-        shown.text, shown.buttons = given["text"], buttons
+        shown.text, shown.buttons, shown.entities = given["text"], buttons, _entities(given)
         return _ok({"message_id": shown.id})
+
+    async def _sendChatAction(self, given: Mapping[str, Any]) -> web.Response:
+        self.actions.append((str(given["chat_id"]), given["action"]))
+        return _ok(True)
 
     async def _answerCallbackQuery(self, given: Mapping[str, Any]) -> web.Response:
         self.answered.append(str(given["callback_query_id"]))
@@ -271,6 +280,16 @@ def _wrong_text(given: Mapping[str, Any]) -> web.Response | None:
     if len(text) > LONGEST:
         return _error(400, "Bad Request: message is too long")
     return None
+
+
+def _entities(given: Mapping[str, Any]) -> dict[str, str]:
+    units = given["text"].encode("utf-16-le")
+    return {
+        one["type"]: units[2 * one["offset"] : 2 * (one["offset"] + one["length"])].decode(
+            "utf-16-le"
+        )
+        for one in given.get("entities", ())
+    }
 
 
 def _buttons(given: Mapping[str, Any]) -> dict[str, str]:

@@ -38,6 +38,9 @@ PONG, DEFERRED, DEFERRED_UPDATE = 1, 5, 6
 ACTION_ROW, BUTTON, PRIMARY = 1, 2, 1
 STRING_OPTION = 3
 
+_COMMANDS = frozenset(("start", "help", "new", "stop"))
+"""Commands of these names are said to the gateway, where they have no text."""
+
 
 class DiscordChannel:
     """An application whose commands people use.
@@ -80,6 +83,8 @@ class DiscordChannel:
                 return Parsed(reply=_reply(PONG))
             if kind == COMMAND:
                 text = "\n".join(_texts(found["data"].get("options") or []))
+                if not text and (name := str(found["data"].get("name", ""))) in _COMMANDS:
+                    text = f"/{name}"
                 return Parsed(
                     messages=[self._message(found, content=text, thread=str(found["token"]))],
                     reply=_reply(DEFERRED),

@@ -33,6 +33,9 @@ API = "https://slack.com/api"
 LONGEST = 3900
 """Slack advises to keep a message below 4,000 characters."""
 
+EDIT_SECONDS = 1.5
+"""Slack takes some 50 changes a minute of all conversations together."""
+
 SECTION = 3000
 """The longest text of one block."""
 
@@ -47,7 +50,12 @@ class SlackChannel:
 
     sandboxed = False
     features = ChannelFeatures(
-        edit=True, threads=True, max_length=LONGEST, markdown=True, choices=True
+        edit=True,
+        threads=True,
+        max_length=LONGEST,
+        markdown=True,
+        choices=True,
+        edit_seconds=EDIT_SECONDS,
     )
 
     def __init__(self, host: Host, egress: Egress, name: str, settings: ChannelSettings) -> None:
@@ -139,15 +147,20 @@ def _said(found: dict[str, Any]) -> list[ReceivedMessage]:
         return []
     channel, ts = str(event["channel"]), str(event["ts"])
     direct = event.get("channel_type") == "im"
+    text = str(event.get("text", ""))
+    bots = [str(one.get("user_id")) for one in found.get("authorizations") or ()]
+    mentioned = any(f"<@{bot}>" in text for bot in bots) or event["type"] == "app_mention"
     message = ReceivedMessage(
         # A mention comes as two events of different ids; the message is one.
         id=f"{channel}:{ts}",
-        content=_unescaped(_MENTION.sub("", str(event.get("text", "")))),
+        content=_unescaped(_MENTION.sub("", text)),
         account=str(found.get("api_app_id") or "default"),
         peer=channel,
         team=str(found["team_id"]) if found.get("team_id") else None,
         sender=str(event.get("user", "")),
         thread=str(event.get("thread_ts") or ("" if direct else ts)),
+        # Where Slack does not say which bot this is, nobody can tell whom it was said to.
+        addressed=None if direct or not (bots or mentioned) else mentioned,
     )
     return [message]
 

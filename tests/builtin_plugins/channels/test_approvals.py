@@ -16,6 +16,7 @@ from tests.builtin_plugins.channels.conftest import Bot, Serve, Served
 from tests.builtin_plugins.channels.local_platform import Platform
 from tests.builtin_plugins.channels.test_telegram import FAST
 from tests.support.bot_api import BotApi
+from tests.support.script import until
 
 from hookgate import Flags, Tool, tool
 from hookgate.builtin_plugins.channels.approvals import LETTERS, code_of
@@ -109,18 +110,20 @@ async def test_button_allows_the_call_that_was_shown(bot: Bot, api: BotApi) -> N
 async def test_answer_before_the_platform_has_replied_changes_the_question(
     hook: Bot, api: BotApi
 ) -> None:
-    replied = api.held["sendMessage"] = asyncio.Event()
+    bell, replied = Bell(), asyncio.Event()
+    api.held["sendMessage"] = replied
     model = ScriptedModel(call("ring", how="once"), say("Rung."))
     async with hook.served(
-        model=model, channels=settings(), tools=[Bell().tool()], plugin=asking("ada")
+        model=model, channels=settings(), tools=[bell.tool()], plugin=asking("ada")
     ):
         await api.write("ring it", chat=GROUP, user=EVE)
         await api.until(lambda: api.said(ADA))
         (question,) = api.chats[str(ADA)]
         # The question is on her screen, and the gateway has not heard which message it is.
         await api.press("Allow once", chat=ADA)
-        await api.until(lambda: api.said(GROUP) == ["Rung."])
+        await until(lambda: bool(bell.rung))
         replied.set()
+        await api.until(lambda: api.said(GROUP) == ["Rung."])
         await api.until(lambda: "allowed by ada" in question.text)
         assert question.buttons == {}
         assert len(api.said(ADA)) == 1
@@ -275,8 +278,7 @@ async def test_question_ends_with_the_gateway_that_asked(hook: Bot, api: BotApi)
     async with hook.served(model=model, **setup):
         await api.write(f"allow {code}", chat=ADA)
         await api.until(lambda: any("waits any more" in text for text in api.said(ADA)))
-        await api.until(lambda: api.said(GROUP))
-    assert "broken off" in api.said(GROUP)[0]
+        await api.until(lambda: any("broken off" in text for text in api.said(GROUP)))
     assert bell.rung == []
 
 

@@ -111,8 +111,8 @@ async def test_discord_asks_for_approval_by_buttons(serve: Serve, there: Platfor
     async with serve(model=model, channels=channels, secrets=DISCORD, **setup) as served:
         body = command(1, "ring")
         assert (await post(served, "guild", body, signed_discord(body)))[0] == 200
-        await there.until(lambda: there.sent)
-        asked = there.sent[0]
+        await there.until(lambda: any("components" in one.body for one in there.sent))
+        asked = next(one for one in there.sent if "components" in one.body)
         assert asked.path == "/v10/channels/99/messages"
         (row,) = asked.body["components"]
         pressed = {
@@ -129,7 +129,8 @@ async def test_discord_asks_for_approval_by_buttons(serve: Serve, there: Platfor
         await there.until(lambda: any(one.body.get("content") == "Not rung." for one in there.sent))
         await there.until(lambda: any(one.method == "PATCH" for one in there.sent))
     (changed,) = (one for one in there.sent if one.method == "PATCH")
-    assert changed.path == "/v10/channels/99/messages/m1"
+    place = [one for one in there.sent if one.method == "POST"].index(asked) + 1
+    assert changed.path == f"/v10/channels/99/messages/m{place}"
     assert changed.body["components"] == []
     assert bell.rung == []
 

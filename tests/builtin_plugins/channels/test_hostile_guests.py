@@ -12,7 +12,7 @@ from tests.builtin_plugins.wasm.folders import constant, write_plugin
 from tests.support.bot_api import TOKEN, BotApi
 from tests.support.telegram import SECRET, Telegram
 
-from hookgate import Address, ChannelFeatures, ReceivedMessage
+from hookgate import Address, ChannelFeatures, Invocation, Principal, ReceivedMessage
 from hookgate.builtin_plugins.channels.roster import Hosted
 from hookgate.builtin_plugins.channels.settings import ChannelSettings
 from hookgate.kit.testing.model import ScriptedModel, call, say
@@ -40,7 +40,10 @@ async def test_a_guest_approves_nothing_until_it_is_trusted(guest: Bot, api: Bot
         await api.write("ring it", chat=ADA)
         await api.until(lambda: api.said(ADA) == ["Not rung."])
         assert "trusted = true" in host.degraded["approvals of wasm.telegram"]
-        answer = await host.operations["channels.list"].handler(None, None)  # type: ignore[arg-type]
+        answer = await host.operations["channels.list"].handler(
+            Invocation(host=served.gateway.host, principal=Principal.owner()),
+            None,  # type: ignore[arg-type]
+        )
         assert [row.approvers for row in answer.channels] == [[]]
     assert bell.rung == []
 
@@ -94,12 +97,15 @@ async def test_a_guest_that_takes_a_clients_name_sits_in_no_session_of_that_clie
     model = ScriptedModel(say("Noted."), say("Nothing that I know of."))
     async with serve(
         model=model,
-        channels={},
+        channels={f"wasm.{name}": {"senders": ["*"]}},
         plugin={"wasm": {"folders": [str(tmp_path / "plugins")]}},
         secrets={"forged": "a secret of the platform"},
     ) as served:
         await served.gateway.chat("The plan is secret.", address=operators)
-        rows = await served.gateway.host.operations["channels.list"].handler(None, None)  # type: ignore[arg-type]
+        rows = await served.gateway.host.operations["channels.list"].handler(
+            Invocation(host=served.gateway.host, principal=Principal.owner()),
+            None,  # type: ignore[arg-type]
+        )
         (row,) = rows.channels
         proof = {"x-forged": "a secret of the platform"}
         async with served.http.post(f"{served.url}{row.path}", data=b"{}", headers=proof) as post:

@@ -164,8 +164,12 @@ async def test_slack_asks_for_approval_by_buttons(serve: Serve, there: Platform)
     async with serve(model=model, channels=channels, secrets=SLACK, **setup) as served:
         body = slack_event("100.1", "ring")
         assert (await post(served, "work", body, signed_slack(body)))[0] == 200
-        await there.until(lambda: there.sent)
-        asked = there.sent[0].body
+        await there.until(lambda: len(there.sent) == 2)
+        # Who has asked is told that somebody has to answer first, and nothing of the call.
+        (told,) = (one.body for one in there.sent if "blocks" not in one.body)
+        assert "needs an approval first (ring)" in told["text"]
+        assert "&lt;" not in told["text"]
+        asked = next(one.body for one in there.sent if "blocks" in one.body)
         assert asked["channel"] == "D9"
         *sections, actions = asked["blocks"]
         shown = "".join(section["text"]["text"] for section in sections)

@@ -121,8 +121,8 @@ async def test_channel_of_a_guest_that_is_ready_after_the_start_is_served_then(
     more: dict[str, Any] = {"grants": ["http:api.example.com"], "channel": {"webhook": webhook}}
     write_plugin(tmp_path / "guests" / "bell", guest, kind="channel", **more)
     plugin = {"wasm": {"folders": [str(tmp_path / "guests")]}}
-    model = ScriptedModel(say("ding"))
-    async with serve(model=model, channels={}, secrets=SECRETS, plugin=plugin) as served:
+    model, channels = ScriptedModel(say("ding")), {"wasm.bell": {"senders": ["*"]}}
+    async with serve(model=model, channels=channels, secrets=SECRETS, plugin=plugin) as served:
         assert await post(served, 1, name="wasm.bell") == 404
         let_go.set()
         await answers(served, 1, 200, name="wasm.bell")

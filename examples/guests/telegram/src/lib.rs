@@ -19,7 +19,7 @@ const LONGEST_WAIT: i64 = 50;
 const MOST: usize = 1000;
 
 fn describe(_: &Json) -> Json {
-    object([("name", "telegram".into()), ("version", "1.0.0".into())])
+    object([("name", "telegram".into()), ("version", "1.1.0".into())])
 }
 
 /// An answer that says why there is none.
@@ -111,8 +111,23 @@ fn page(updates: &Json) -> Json {
     answer
 }
 
-/// The message of an update: text, a caption or a pressed button. Of edited messages, posts in
-/// channels, other bots and all else there is none.
+/// What a message can have beside its text, and what it is called; what comes first is named.
+const MEDIA: [(&str, &str); 11] = [
+    ("photo", "photo"),
+    ("voice", "voice message"),
+    ("audio", "audio file"),
+    ("video", "video"),
+    ("video_note", "video message"),
+    ("animation", "animation"),
+    ("document", "file"),
+    ("sticker", "sticker"),
+    ("location", "location"),
+    ("contact", "contact"),
+    ("poll", "poll"),
+];
+
+/// The message of an update: text, a caption, a photo or the like, or a pressed button. Of edited
+/// messages, posts in channels, other bots and all else there is none.
 fn message(update: &Json) -> Option<Json> {
     let pressed = update.get("callback_query");
     let (from, shown) = if pressed.is_null() {
@@ -133,16 +148,38 @@ fn message(update: &Json) -> Option<Json> {
         ("sender", id(from.get("id"))?.into()),
     ]);
     if pressed.is_null() {
-        let text = shown.get("text").text().or_else(|| shown.get("caption").text())?;
-        read.put("content", text);
+        read.put("content", content(shown)?);
     } else {
         read.put("choice", pressed.get("data").text()?);
     }
     if chat.get("type").text() != Some("private") {
+        read.put("addressed", !pressed.is_null() || addressed(shown));
         read.put("guild", peer);
         read.put("thread", thread(shown)?);
     }
     Some(read)
+}
+
+/// What a message says. Of what is no text it says that it is there: it cannot be read here, and
+/// whoever has sent it is to hear that.
+fn content(shown: &Json) -> Option<String> {
+    let text = shown.get("text").text().or_else(|| shown.get("caption").text()).unwrap_or("");
+    let media = MEDIA.iter().find(|(key, _)| !shown.get(key).is_null()).map(|(_, name)| name);
+    match media {
+        None if text.is_empty() => None,
+        None => Some(text.to_string()),
+        Some(name) => {
+            let said = format!("[The message has a {} with it, which cannot be read here.]", name);
+            Some(if text.is_empty() { said } else { format!("{}\n\n{}", text, said) })
+        }
+    }
+}
+
+/// Whether a message in a group is for the bot: a command, or a reply to a bot. By which names
+/// people call it, the gateway's settings say.
+fn addressed(shown: &Json) -> bool {
+    let text = shown.get("text").text().unwrap_or("");
+    text.starts_with('/') || shown.get("reply_to_message").get("from").get("is_bot").bool() == Some(true)
 }
 
 /// What an answer in a group names: the message, and behind a dash the topic of a forum.
@@ -163,11 +200,18 @@ fn id(value: &Json) -> Option<String> {
 // -- out -------------------------------------------------------------------------------------
 
 fn format_outgoing(request: &Json) -> Json {
-    let text = plain(request.get("content"));
-    if text.trim().is_empty() {
+    let chat = number_or_name(request.get("peer"));
+    if request.get("action").text() == Some("typing") {
+        return method("sendChatAction", &object([("chat_id", chat), ("action", "typing".into())]));
+    }
+    let written = Written::of(&plain(request.get("content")));
+    if written.text.trim().is_empty() {
         return failed("found no text, expected some: Telegram takes no empty message");
     }
-    let mut body = object([("chat_id", number_or_name(request.get("peer"))), ("text", text.into())]);
+    let mut body = object([("chat_id", chat), ("text", written.text.into())]);
+    if !written.entities.is_empty() {
+        body.put("entities", Json::List(written.entities));
+    }
     let edit = request.get("action").text() == Some("edit");
     if edit {
         match whole(request.get("message_id").text()) {
@@ -241,6 +285,200 @@ fn part(part: &Json) -> String {
         Some(kind) => format!("[{}]", if name.is_empty() { kind } else { &name }),
         None => String::new(),
     }
+}
+
+// -- Markdown --------------------------------------------------------------------------------
+
+/// Entities of one message; Telegram passes over those beyond.
+const ENTITIES: usize = 100;
+/// So deep may they stand in one another.
+const DEPTH: usize = 8;
+
+/// Text as Telegram has it: without marks, and beside it which part of it is bold and the like.
+/// So nothing has to be escaped, and marks that nobody has closed yet stay as they were written.
+#[derive(Default)]
+struct Written {
+    text: String,
+    entities: Vec<Json>,
+    /// The length of the text in the units of UTF-16, in which Telegram counts.
+    at: i64,
+}
+
+impl Written {
+    fn of(markdown: &str) -> Written {
+        let mut written = Written::default();
+        let mut lines = markdown.split_inclusive('\n').peekable();
+        let mut paragraph = String::new();
+        while let Some(line) = lines.next() {
+            let ticks = line.chars().take_while(|&one| one == '`').count();
+            if ticks >= 3 && !line[ticks..].contains('`') {
+                written.inline(&core::mem::take(&mut paragraph), 0);
+                let mut code = String::new();
+                let closes = |one: &str| {
+                    let one = one.trim_end();
+                    one.len() >= ticks && one.bytes().all(|byte| byte == b'`')
+                };
+                while let Some(next) = lines.next() {
+                    if closes(next) {
+                        break;
+                    }
+                    code.push_str(next);
+                }
+                let code = code.strip_suffix('\n').unwrap_or(&code);
+                let mut pre = object([("type", "pre".into())]);
+                if !line[ticks..].trim().is_empty() {
+                    pre.put("language", line[ticks..].trim());
+                }
+                written.entity(pre, |inner| inner.push(code));
+                if lines.peek().is_some() {
+                    written.push("\n");
+                }
+                continue;
+            }
+            let marks = line.chars().take_while(|&one| one == '#').count();
+            let title = line[marks..].trim();
+            if (1..=6).contains(&marks) && line[marks..].starts_with(' ') && !title.is_empty() {
+                written.inline(&core::mem::take(&mut paragraph), 0);
+                written.entity(object([("type", "bold".into())]), |inner| inner.inline(title, 1));
+                if line.ends_with('\n') {
+                    written.push("\n");
+                }
+                continue;
+            }
+            let indent = line.len() - line.trim_start_matches(' ').len();
+            match line[indent..].strip_prefix("- ").or_else(|| line[indent..].strip_prefix("* ")) {
+                Some(item) => {
+                    paragraph.push_str(&line[..indent]);
+                    paragraph.push_str("\u{2022} ");
+                    paragraph.push_str(item);
+                }
+                None => paragraph.push_str(line),
+            }
+        }
+        written.inline(&paragraph, 0);
+        written
+    }
+
+    fn push(&mut self, text: &str) {
+        self.text.push_str(text);
+        self.at += text.encode_utf16().count() as i64;
+    }
+
+    /// Writes by `inner`, and notes that what it has written is `entity`.
+    fn entity(&mut self, mut entity: Json, inner: impl FnOnce(&mut Written)) {
+        let (from, place) = (self.at, self.entities.len());
+        inner(self);
+        if self.at > from && self.entities.len() < ENTITIES {
+            entity.put("offset", from);
+            entity.put("length", self.at - from);
+            self.entities.insert(place, entity);
+        }
+    }
+
+    fn inline(&mut self, text: &str, depth: usize) {
+        let (mut rest, mut before) = (text, ' ');
+        while let Some(first) = rest.chars().next() {
+            let step = self.marked(rest, before, depth);
+            if step > 0 {
+                before = rest[..step].chars().next_back().unwrap_or(' ');
+                rest = &rest[step..];
+                continue;
+            }
+            let escaped = rest[first.len_utf8()..].chars().next().filter(char::is_ascii_punctuation);
+            match (first, escaped) {
+                ('\\', Some(next)) => {
+                    self.push(next.encode_utf8(&mut [0; 4]));
+                    before = next;
+                    rest = &rest[1 + next.len_utf8()..];
+                }
+                _ => {
+                    self.push(first.encode_utf8(&mut [0; 4]));
+                    before = first;
+                    rest = &rest[first.len_utf8()..];
+                }
+            }
+        }
+    }
+
+    /// Writes what stands at the beginning of `rest` within marks, and returns how long that is
+    /// with them; 0 where there are none.
+    fn marked(&mut self, rest: &str, before: char, depth: usize) -> usize {
+        if depth >= DEPTH {
+            return 0;
+        }
+        let end = rest.find("\n\n").unwrap_or(rest.len());
+        let ticks = rest.chars().take_while(|&one| one == '`').count();
+        if ticks > 0 {
+            let fence = &rest[..ticks];
+            return match rest[ticks..end.max(ticks)].find(fence) {
+                Some(length) if length > 0 => {
+                    let code = &rest[ticks..ticks + length];
+                    self.entity(object([("type", "code".into())]), |inner| inner.push(code));
+                    length + 2 * ticks
+                }
+                _ => {
+                    self.push(fence);
+                    ticks
+                }
+            };
+        }
+        if rest.starts_with('[') {
+            return self.link(&rest[..end], depth);
+        }
+        let marks =
+            [("**", "bold"), ("__", "bold"), ("~~", "strikethrough"), ("*", "italic"), ("_", "italic")];
+        for (mark, kind) in marks {
+            if !rest.starts_with(mark) {
+                continue;
+            }
+            let within = &rest[mark.len()..end.max(mark.len())];
+            let opens = within.chars().next().map_or(false, |one| !one.is_whitespace());
+            if !opens || (mark.len() == 1 && before.is_alphanumeric()) {
+                continue;
+            }
+            if let Some(length) = closed(within, mark) {
+                let text = &within[..length];
+                self.entity(object([("type", kind.into())]), |inner| inner.inline(text, depth + 1));
+                return length + 2 * mark.len();
+            }
+        }
+        0
+    }
+
+    fn link(&mut self, rest: &str, depth: usize) -> usize {
+        let parts = rest[1..].split_once("](").and_then(|(name, after)| {
+            after.split_once(')').map(|(url, _)| (name, url))
+        });
+        let (name, url) = match parts {
+            Some(parts) if !parts.0.contains('[') => parts,
+            _ => return 0,
+        };
+        let known = ["https://", "http://", "mailto:"].iter().any(|scheme| url.starts_with(scheme));
+        if name.is_empty() || !known || url.contains(char::is_whitespace) {
+            return 0;
+        }
+        let entity = object([("type", "text_link".into()), ("url", url.into())]);
+        self.entity(entity, |inner| inner.inline(name, depth + 1));
+        name.len() + url.len() + 4
+    }
+}
+
+/// Where the text within a mark ends: before the next one that closes it.
+fn closed(within: &str, mark: &str) -> Option<usize> {
+    let twice = format!("{}{}", mark, mark);
+    let mut from = 0;
+    while let Some(found) = within[from..].find(mark) {
+        let at = from + found;
+        let before = within[..at].chars().next_back();
+        let after = within[at + mark.len()..].chars().next();
+        let doubled = mark.len() == 1 && within[at..].starts_with(&twice);
+        let inside = mark.len() == 1 && after.map_or(false, char::is_alphanumeric);
+        if at > 0 && !doubled && !inside && before.map_or(false, |one| !one.is_whitespace()) {
+            return Some(at);
+        }
+        from = at + if doubled { twice.len() } else { mark.len() };
+    }
+    None
 }
 
 fn number_or_name(value: &Json) -> Json {

@@ -351,3 +351,81 @@ async def test_whatever_is_asked_gets_a_request_or_a_clear_error(telegram: Guest
         if "url" in answer:
             assert answer["url"].startswith(API)
             assert isinstance(json.loads(answer["body"]), dict)
+
+
+# -- Markdown ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("markdown", "text", "entities"),
+    [
+        ("plain & <b>", "plain & <b>", {}),
+        ("**bold** and *slanted*", "bold and slanted", {"bold": "bold", "italic": "slanted"}),
+        ("😀 **é**", "😀 é", {"bold": "é"}),
+        ("**a *b* c**", "a b c", {"bold": "a b c", "italic": "b"}),
+        ("# Title\nText", "Title\nText", {"bold": "Title"}),
+        ("- one\n* two", "• one\n• two", {}),
+        ("`x**y**`", "x**y**", {"code": "x**y**"}),
+        ("```py\na = '**'\n```\nend", "a = '**'\nend", {"pre": "a = '**'"}),
+        ("````\n```\n````", "```", {"pre": "```"}),
+        ("[a](https://b.example/c)", "a", {"text_link": "a"}),
+        # What is not closed yet, or means nothing, stays as it was written.
+        ("**half", "**half", {}),
+        ("```py\nopen", "open", {"pre": "open"}),
+        ("2*3*4 and snake_case_name", "2*3*4 and snake_case_name", {}),
+        ("[a](javascript:alert)", "[a](javascript:alert)", {}),
+        ("\\*no\\*", "*no*", {}),
+        ("a ** b ** c", "a ** b ** c", {}),
+    ],
+)
+async def test_markdown_becomes_text_and_entities(
+    telegram: Guest, markdown: str, text: str, entities: dict[str, str]
+) -> None:
+    outgoing = {"action": "send", "content": markdown, "account": "default", "peer": "42"}
+    body = (await asked(telegram, "format_outgoing", outgoing))["body"]
+
+    units = body["text"].encode("utf-16-le")
+    found = {
+        one["type"]: units[2 * one["offset"] : 2 * (one["offset"] + one["length"])].decode(
+            "utf-16-le"
+        )
+        for one in body.get("entities", [])
+    }
+    assert (body["text"], found) == (text, entities)
+
+
+async def test_any_text_is_written_within_bounds(telegram: Guest) -> None:
+    chance = random.Random(7)
+    for _ in range(150):
+        markdown = "".join(chance.choices("ab *_~`[]()#\\\n😀-", k=chance.randint(1, 200))) + "x"
+        outgoing = {"action": "send", "content": markdown, "account": "default", "peer": "42"}
+        body = (await asked(telegram, "format_outgoing", outgoing))["body"]
+        length = len(body["text"].encode("utf-16-le")) // 2
+        for one in body.get("entities", []):
+            assert 0 <= one["offset"] < one["offset"] + one["length"] <= length
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (PRIVATE, None),
+        (GROUP, False),
+        ({**GROUP, "text": "/help"}, True),
+        ({**GROUP, "reply_to_message": {"from": {"id": 1, "is_bot": True}}}, True),
+        ({**GROUP, "reply_to_message": {"from": ADA}}, False),
+    ],
+)
+async def test_in_a_group_it_is_said_who_was_spoken_to(
+    telegram: Guest, message: dict[str, Any], expected: bool | None
+) -> None:
+    (read,) = (await parsed(telegram, {"update_id": 1, "message": message})).messages
+
+    assert read.addressed is expected
+
+
+async def test_typing_is_an_action_of_the_chat(telegram: Guest) -> None:
+    outgoing = {"action": "typing", "content": "", "account": "default", "peer": "42"}
+    made = await asked(telegram, "format_outgoing", outgoing)
+
+    assert made["url"] == f"{API}sendChatAction"
+    assert made["body"] == {"chat_id": 42, "action": "typing"}
