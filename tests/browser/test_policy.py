@@ -51,6 +51,12 @@ async def test_a_call_is_explained_by_the_rules_that_are_in_force(
         assert "<img src=x onerror=alert(1)>" in text
         assert "the gateway has no such tool" in text
         assert "--taint tool:http_get" in text
+        # A draft says what it would not help against.
+        await page.get_by_role("button", name="Draft a rule").click()
+        drafted = await page.get_by_label("rules.yaml", exact=True).input_value()
+        assert drafted.startswith('# "rule:no-mail-to-strangers" decides now')
+        await page.get_by_role("button", name="Run the cases").click()
+        await shown.until("1 passed, 1 failed")
         await page.get_by_label("Arguments, JSON").fill("{")
         await page.keyboard.press("Enter")
         await shown.until("The arguments are no JSON")

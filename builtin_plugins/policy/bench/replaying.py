@@ -62,6 +62,7 @@ class Recorded:
         by_policy: Whether policy, or a person whom it asked, was who denied it.
         rewritten: Whether its arguments are others than the model's.
         blind: Whether more than arguments is masked.
+        broken: Why it cannot be read.
     """
 
     place: str
@@ -77,6 +78,7 @@ class Recorded:
     by_policy: bool = True
     rewritten: bool = False
     blind: bool = False
+    broken: str = ""
 
 
 class Ended(NamedTuple):
@@ -246,6 +248,29 @@ def read_row(row: Mapping[str, Any]) -> Recorded | Ended:
         ) from error
 
 
+def unreadable(row: Mapping[str, Any], error: ValueError) -> Recorded:
+    """Return what stands for a decision that `read_row` does not take."""
+    place, at = f"{row.get('chain', '?')}/{row.get('seq', '?')}", str(row.get("at", ""))
+    tool, session, turn = (str(row.get(name, "")) for name in ("tool", "session", "turn"))
+    try:
+        seconds = datetime.fromisoformat(at).timestamp()
+    except ValueError:
+        seconds = 0.0
+    return Recorded(
+        place=place,
+        chain=str(row.get("chain", "")),
+        at=seconds,
+        when=at,
+        facts=Facts(tool=tool, session=session, turn=turn),
+        effect="",
+        rule="",
+        allowed=False,
+        call=str(row.get("call", "")),
+        # The place is told beside it, and rows that are broken in one way are counted together.
+        broken=str(error).replace(place, "", 1).replace("  ", " "),
+    )
+
+
 def _recorded(row: Mapping[str, Any]) -> Recorded:
     data = row["data"]
     if isinstance(data, str):
@@ -351,10 +376,12 @@ class Replay:
         if self._old is not None:
             before, old_doubt = self._old.judge(one)
             old, old_rule = before.effect, before.rule
-        if not self.wants(one.at, one.facts.turn):
+        if not self._since <= one.at < self._until or self._turn not in ("", one.facts.turn):
             return None
         standing: Standing
-        if not one.effect:
+        if one.broken:
+            standing, why = "undecidable", one.broken
+        elif not one.effect:
             standing, why = "passed_over", one.silent
         elif doubt or old_doubt:
             standing, why = "undecidable", doubt or old_doubt
@@ -368,10 +395,6 @@ class Replay:
         return Replayed(
             recorded=one, standing=standing, old=old, old_rule=old_rule, found=found, why=why
         )
-
-    def wants(self, at: float, turn: str) -> bool:
-        """Whether a decision of this time and turn is judged, and not remembered alone."""
-        return self._since <= at < self._until and self._turn in ("", turn)
 
     def each(self, rows: Iterable[Recorded | Ended]) -> Iterator[Replayed]:
         """Yield what becomes of the decisions that are judged."""

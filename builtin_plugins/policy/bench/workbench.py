@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from time import monotonic
 from typing import Any
 
@@ -18,6 +17,7 @@ from hookgate.builtin_plugins.policy.bench.replaying import (
     Tally,
     kind_asked,
     read_row,
+    unreadable,
 )
 from hookgate.builtin_plugins.policy.rules.files import named_once, read_text_of_rules
 from hookgate.builtin_plugins.policy.rules.linting import lint, lint_tools
@@ -96,9 +96,7 @@ class Workbench:
             try:
                 found = replay.take(read_row(row))
             except ValueError as error:
-                if replay.wants(_seconds(at), str(row.get("turn", ""))):
-                    decisions += self._unreadable(row, str(error))
-                continue
+                found = replay.take(unreadable(row, error))
             if found is None:
                 continue
             self._tally.take(found)
@@ -112,28 +110,10 @@ class Workbench:
             "rules": _traffic(replay.coverage) if not rows else [],
         }
 
-    def _unreadable(self, row: Mapping[str, Any], why: str) -> list[dict[str, Any]]:
-        self._tally.rows += 1
-        self._tally.undecidable += 1
-        self._tally.because("the row is not what this version's audit writes")
-        names = ("at", "tool", "session", "turn", "call")
-        known = {name: str(row.get(name, ""))[:MOST_CHARS] for name in names}
-        unknown = dict.fromkeys(("old", "old_rule", "new", "new_rule"), "")
-        place = f"{row.get('chain', '?')}/{row.get('seq', '?')}"
-        one = {**known, **unknown, "row": place, "standing": "undecidable"}
-        return [{**one, "why": why[:MOST_CHARS]}] if self._is_listed("undecidable") else []
-
     def _is_listed(self, standing: str) -> bool:
         kind = "flip" if standing == "flip" else "other"
         self._listed[kind] += 1
         return self._listed[kind] <= (MOST_FLIPS if kind == "flip" else MOST_OTHERS)
-
-
-def _seconds(at: str) -> float:
-    try:
-        return datetime.fromisoformat(at).timestamp()
-    except ValueError:
-        return float("inf")
 
 
 def _rules(given: str | Sequence[Rule], file: str, beside: Sequence[Rule] = ()) -> Reading[Rule]:

@@ -166,7 +166,7 @@ async def test_of_each_call_that_cannot_be_replayed_it_is_said_why(gate: Replays
         ("undecidable", "c1/4"),
     ]
     assert "masked arguments" in found.decisions[0].why
-    assert "c1/4 is no decision" in found.decisions[3].why
+    assert found.decisions[3].why.startswith("the row is no decision that can be judged again")
     assert sum(found.reasons.values()) == 4
     assert found.reasons["the tool was in quarantine"] == 1
 
