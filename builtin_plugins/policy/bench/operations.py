@@ -139,7 +139,8 @@ class RulesChecked(OperationModel):
     """What is wrong with rules."""
 
     ok: bool
-    """Whether a gateway would start with them, and all cases that were asked for passed."""
+    """Whether a gateway would start with them, no question would outlast its turn, and all cases
+    that were asked for passed."""
     rules: list[str]
     """Their names, in their order."""
     problems: list[ProblemRow]
@@ -424,7 +425,8 @@ class PolicyOperations:
         tools = [_known(tool) for tool in invocation.host.tools.view().values()]
         work = {"rules": params.rules, "cases": cases, "beside": beside, "tools": tools}
         self._apart = self._apart or Apart()
-        return await self._apart.do({**work, "settings": self._settings})
+        deadline = invocation.host.settings.turn.deadline_seconds
+        return await self._apart.do({**work, "settings": self._settings, "deadline": deadline})
 
     @operation("policy.replay", streams=True)
     async def replay(self, invocation: Invocation, params: ReplayParams) -> DecisionsReplayed:

@@ -20,7 +20,7 @@ from hookgate.builtin_plugins.policy.bench.replaying import (
     unreadable,
 )
 from hookgate.builtin_plugins.policy.rules.files import named_once, read_text_of_rules
-from hookgate.builtin_plugins.policy.rules.linting import lint, lint_tools
+from hookgate.builtin_plugins.policy.rules.linting import lint, lint_tools, past_deadline
 from hookgate.builtin_plugins.policy.rules.model import Rule
 from hookgate.kit.content.documents import Reading
 from hookgate.kit.content.problems import Problem
@@ -133,7 +133,8 @@ def _tried(work: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is wrong with rules and cases, and what became of the cases."""
     settings = work["settings"]
     rules = _rules(work["rules"], RULES_FILE)
-    problems = list(rules.problems)
+    late = past_deadline(rules.found, work["deadline"])
+    problems = [*rules.problems, *late]
     if not rules.failed:
         problems += [*lint(rules.found, settings), *lint_tools(rules.found, work["tools"])]
     cases: tuple[Case, ...] = ()
@@ -156,7 +157,7 @@ def _tried(work: Mapping[str, Any]) -> dict[str, Any]:
     names = [rule.name for rule in rules.found]
     wrong, left = sum(not one.passed for one in tried), len(cases) - len(tried)
     return {
-        "ok": not failed and not wrong and not left,
+        "ok": not (failed or late or wrong or left),
         "rules": names,
         "problems": _problems(problems),
         "cases": [_case(one) for one in tried],

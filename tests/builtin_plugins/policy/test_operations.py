@@ -72,6 +72,15 @@ async def test_rules_are_checked_with_the_line_of_what_is_wrong(gate: Gate) -> N
     assert "a second rule" in twice.problems[-1].found
 
 
+async def test_a_question_that_would_outlast_its_turn_is_wrong_as_on_the_command_line(
+    gate: Gate,
+) -> None:
+    late = await gate.do("policy.check", rules=RULES.replace("deny", "ask\n    timeout: 7d"))
+    assert not late.ok
+    assert [(one.line, one.severity) for one in late.problems] == [(2, "error")]
+    assert "its turn ends after" in late.problems[0].found
+
+
 async def test_cases_are_tried_by_the_text_and_the_settings(gate: Gate) -> None:
     tried = await gate.do("policy.test", rules=RULES, cases=CASES)
     assert (tried.ok, tried.passed, tried.failed, tried.left) == (False, 1, 1, 0)
