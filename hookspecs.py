@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Capabilities, Capability, Card, Rejected, Selection
     from hookgate.core.domain.errors import Problem
     from hookgate.core.domain.events import MetricRecord
+    from hookgate.core.domain.messages import Message
     from hookgate.core.domain.models import (
         Ending,
         ModelEvent,
@@ -49,7 +50,14 @@ if TYPE_CHECKING:
         Usage,
     )
     from hookgate.core.domain.tools import Ask, Decision, Tool, ToolCall, ToolResult, Verdict
-    from hookgate.core.domain.turn import Credential, Outcome, Principal, Turn, TurnPlan
+    from hookgate.core.domain.turn import (
+        Credential,
+        Outcome,
+        Principal,
+        Turn,
+        TurnAnswer,
+        TurnPlan,
+    )
     from hookgate.core.gateway.operations import Operation
     from hookgate.core.gateway.routes import Routes
     from hookgate.core.hooks.dispatch import HookFailure
@@ -454,18 +462,43 @@ def authenticate(credential: Credential, request: web.Request) -> Principal | No
 # -------------------------------------------------------------------------
 
 
+@hookspec("fold", required=True)
+def receive_message(turn: Turn, message: Message) -> Message | Refusal | None:
+    """Change a message before anything of it is kept: mask what must not be stored.
+
+    Called once for each message of a user, before it is committed, and before anything else
+    sees it. What is made of it takes its place everywhere: in the store, in memory, for the model.
+
+    Args:
+        turn: The turn, which has not begun; ``turn.message`` is the message as it came.
+        message: What the implementations before this one made of it.
+
+    Returns:
+        A changed message, a `Refusal`, after which nothing is kept and no turn begins, or None.
+
+    Example:
+        ::
+
+            @hookimpl
+            def receive_message(self, turn, message):
+                if self.number.search(message.text):
+                    return message.with_texts(lambda text: self.number.sub("[number]", text))
+                return None
+    """
+
+
 @hookspec("each", required=True)
-def before_turn(turn: Turn) -> Refusal | None:
-    """Let a turn start, or refuse it: input guards, maintenance, limits.
+def before_turn(turn: Turn) -> Refusal | TurnAnswer | None:
+    """Let a turn start, refuse it, or answer it: input guards, maintenance, limits, caches.
 
     Called once a turn, when the user's message is committed. The first refusal ends the
-    turn; no model is asked.
+    turn; where nobody refuses, the first answer is the turn's. No model is asked in both.
 
     Args:
         turn: The turn; nothing of it is planned yet.
 
     Returns:
-        A `Refusal`, or None to let it start.
+        A `Refusal`, a `TurnAnswer`, or None to let it start.
 
     Example:
         ::

@@ -96,6 +96,10 @@ class Witness:
         return [Card(id="one", text="a card")]
 
     @hookimpl
+    def receive_message(self) -> None:
+        self.note("receive_message")
+
+    @hookimpl
     def before_turn(self) -> None:
         self.note("before_turn")
 

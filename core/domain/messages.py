@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
@@ -158,6 +158,14 @@ class Message:
         if self.plain and isinstance(text := self.parts[0], Text):
             return text.text
         return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+    def with_texts(self, change: Callable[[str], str]) -> Message:
+        """Return this message with each of its texts changed."""
+        parts = tuple(
+            replace(part, text=change(part.text)) if isinstance(part, Text) else part
+            for part in self.parts
+        )
+        return replace(self, parts=parts)
 
     @property
     def tool_uses(self) -> tuple[ToolUse, ...]:

@@ -477,6 +477,19 @@ class TurnPlan:
     deadline: float = 600.0
 
 
+@dataclass(frozen=True, slots=True)
+class TurnAnswer:
+    """The answer of a turn that a plugin gives, so that no model is asked.
+
+    Attributes:
+        text: What is answered.
+        taint: Where untrusted text in it came from.
+    """
+
+    text: str
+    taint: Taint = CLEAN
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """How well a turn went.

@@ -14,32 +14,38 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hookgate import hookspecs
 from hookgate.core.domain.errors import (
     HookError,
+    RefusedError,
     StaleFenceError,
     StoreError,
     TurnCancelledError,
     TurnError,
 )
 from hookgate.core.domain.events import Event
+from hookgate.core.domain.models import Refusal
+from hookgate.core.domain.parts import Image, Text
 from hookgate.core.domain.ports import CONVERSATIONS
+from hookgate.core.domain.strict_json import well_formed
 from hookgate.core.domain.tools import ToolResult
 from hookgate.core.domain.turn import HERE
 from hookgate.core.hooks.tasks import finish, raise_if_cancelled
 from hookgate.core.settings.secret_store import redact_json
 from hookgate.core.turn.context import MOST_TURNS, load_turns, whole
-from hookgate.core.turn.end import ended, ending_of, follow
+from hookgate.core.turn.end import HOOK_ACTION, ended, ending_of, follow
 from hookgate.core.turn.shared import only_looks
-from hookgate.core.turn.talk import Rounds, admit, prepare
+from hookgate.core.turn.talk import Rounds, admit, give, prepare
 from hookgate.core.turn.tools.call import Call
 from hookgate.core.turn.tools.held import HeldCalls, brought_history, unanswered
 from hookgate.core.turn.tools.inner import MADE, end_calls
 from hookgate.core.turn.tools.offer import usable_tools
 
 if TYPE_CHECKING:
-    from hookgate.core.domain.messages import Taint, ToolUse
+    from hookgate.core.domain.messages import Message, Taint, ToolUse
     from hookgate.core.domain.turn import Turn, TurnRequest
     from hookgate.core.turn.start import Turns
 
@@ -62,6 +68,7 @@ class TurnRun:
         self._turn = turn
         self._request = request
         self._held: HeldCalls | None = None
+        self._received = False
         self._committed = 0
         """How many of the turn's messages are in the store."""
 
@@ -95,6 +102,8 @@ class TurnRun:
         turn = self._turn
         async with self._turns.lanes.alone(turn) as lease:
             turn.fence = lease.fence
+            if not self._received:
+                await self._receive()
             taint = turn.extra_taint
             recalled = self._recall()
             if not recalled:
@@ -120,6 +129,33 @@ class TurnRun:
             await finish(self._end())
 
     # -- what the user brings ------------------------------------------------
+
+    async def _receive(self) -> None:
+        """Let plugins change the message, or refuse it, before anybody else has seen it.
+
+        Raises:
+            TurnError: It was refused, or a plugin that must look at it could not.
+        """
+        turn, hooks, self._received = self._turn, self._host.hooks, True
+        came = turn.message
+        said = self._request.content or self._request.images
+        if not (said and hooks.implemented(hookspecs.receive_message)):
+            return
+        try:
+            made: Message | Refusal = await hooks.fold(hookspecs.receive_message, turn, came)
+        except HookError as error:
+            raise ending_of(turn, error, "")[1] from error
+        if isinstance(made, Refusal):
+            raise RefusedError(made)
+        if not all(isinstance(part, Text | Image) for part in made.parts):
+            raise TurnError(
+                "a plugin made a message of something else than texts and pictures",
+                code="hook_failed",
+                action=HOOK_ACTION,
+            )
+        made = made.with_texts(well_formed)
+        # What was said may be changed, and not who said it; what it was tainted with stays.
+        turn.message = replace(came, parts=made.parts, taint=came.taint | made.taint)
 
     def _recall(self) -> bool:
         """Begin with what the store remembers, where the message goes on with no earlier turn.
@@ -181,9 +217,13 @@ class TurnRun:
         clock = asyncio.timeout(self._host.settings.turn.deadline_seconds)
         try:
             async with clock:
-                await prepare(self._host, turn)
-                clock.reschedule(min(clock.when() or 0, loop.time() + turn.plan.deadline))
-                waits = await Rounds(self._host, self._turns.calls, turn).run()
+                answer = await prepare(self._host, turn)
+                if answer is None:
+                    clock.reschedule(min(clock.when() or 0, loop.time() + turn.plan.deadline))
+                    waits = await Rounds(self._host, self._turns.calls, turn).run()
+                else:
+                    give(self._host, turn, answer)
+                    waits = False
                 turn.takes_calls = False
                 if MADE in turn:
                     await end_calls(turn)

@@ -17,6 +17,8 @@ from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import Message, join_taints
 from hookgate.core.domain.models import ModelRequest, ToolUseEvent
 from hookgate.core.domain.parts import Text
+from hookgate.core.domain.strict_json import well_formed
+from hookgate.core.domain.turn import TurnAnswer
 from hookgate.core.hooks.tasks import raise_if_cancelled
 from hookgate.core.registry.flags import FAILURE_MODE
 from hookgate.core.turn.context import Block, ContextBuilder, Past, message_tokens
@@ -28,8 +30,9 @@ from hookgate.core.turn.tools.round import ToolRound
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hookgate.core.domain.models import ModelRef, SystemText
+    from hookgate.core.domain.models import ModelRef, Refusal, SystemText
     from hookgate.core.domain.turn import Turn
+    from hookgate.core.hooks.caller import HookAnswer
     from hookgate.core.host import Host
     from hookgate.core.turn.context import Context
     from hookgate.core.turn.tools.call import ToolCalls
@@ -50,8 +53,11 @@ BREATH = 32
 """Tool calls of one message after which everybody else gets their turn of the event loop."""
 
 
-async def prepare(host: Host, turn: Turn) -> None:
+async def prepare(host: Host, turn: Turn) -> TurnAnswer | None:
     """Let the turn be refused, tagged and planned, and choose what it is offered.
+
+    Returns:
+        The answer of a plugin that answers in a model's place; then nothing is planned.
 
     Raises:
         RefusedError: A plugin refused the turn.
@@ -63,27 +69,44 @@ async def prepare(host: Host, turn: Turn) -> None:
         names = ", ".join(f"`{name}`" for name in turn.unknown_flags)
         why = f"nobody here reads these flags of the request: {names}"
         _warn(turn, "unknown_flags", why, "look for a misspelt name, or leave them out")
-    await admit(host, turn)
+    if (answer := await admit(host, turn)) is not None:
+        return answer
     turn.plan = await host.hooks.fold(hookspecs.plan_turn, turn, turn.plan)
     # No planner may loosen a `fail_closed` of the request or the settings.
     asked = turn.flags.get(FAILURE_MODE.name), host.settings.turn.failure_mode
     if "fail_closed" in asked:
         turn.plan = replace(turn.plan, failure_mode="fail_closed")
     await choose_tools(host, turn)
+    return None
 
 
-async def admit(host: Host, turn: Turn) -> None:
-    """Let the turn be refused and tagged.
+def give(host: Host, turn: Turn, answer: TurnAnswer) -> None:
+    """Answer a turn with what a plugin says, and not with what a model does."""
+    text = well_formed(answer.text)
+    taint = turn.taint | answer.taint
+    turn.messages.append(Message(role="assistant", parts=(Text(text),), taint=taint, turn=turn.id))
+    turn.emit(Event("text", {"text": host.secrets.redact(text)}, scope="chat"))
+
+
+async def admit(host: Host, turn: Turn) -> TurnAnswer | None:
+    """Let the turn be refused, answered and tagged; return the first answer, if there is one.
 
     Raises:
         RefusedError: A plugin refused the turn.
         HookError: A required hook failed.
     """
-    for answer in await host.hooks.each_by_plugin(hookspecs.before_turn, turn):
-        if answer.value is not None:
-            raise RefusedError(replace(answer.value, plugin=answer.plugin))
+    given: TurnAnswer | None = None
+    answers: Sequence[HookAnswer[Refusal | TurnAnswer]]
+    answers = await host.hooks.each_by_plugin(hookspecs.before_turn, turn)
+    for answer in answers:
+        said = answer.value
+        if isinstance(said, TurnAnswer):
+            given = given or said
+        elif said is not None:
+            raise RefusedError(replace(said, plugin=answer.plugin))
     for tags in await host.hooks.each(hookspecs.tag_turn, turn):
         turn.tags |= frozenset(tags)
+    return given
 
 
 def _warn(turn: Turn, code: str, message: str, action: str) -> None:

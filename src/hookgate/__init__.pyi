@@ -206,6 +206,7 @@ from hookgate.core.domain.turn import (
     Scope as Scope,
     SessionKey as SessionKey,
     Turn as Turn,
+    TurnAnswer as TurnAnswer,
     TurnEnding as TurnEnding,
     TurnKey as TurnKey,
     TurnPlan as TurnPlan,

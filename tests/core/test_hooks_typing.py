@@ -13,18 +13,21 @@ HEAD = """
 from hookgate import hookspecs
 from hookgate.core.domain.descriptors import Card, Rejected
 from hookgate.core.hooks.caller import Hooks
+from hookgate.core.domain.models import ModelRequest
 from hookgate.core.domain.turn import Turn, TurnPlan
 
-async def calls(hooks: Hooks, turn: Turn, plan: TurnPlan, card: Card) -> None:
+async def calls(
+    hooks: Hooks, turn: Turn, plan: TurnPlan, card: Card, request: ModelRequest
+) -> None:
 """
 RIGHT = """
-    refusals = await hooks.each(hookspecs.before_turn, turn)
+    refusals = await hooks.each(hookspecs.before_model_call, turn, request)
     reveal_type(refusals)  #: list[~models.Refusal]
     reveal_type(await hooks.each(hookspecs.tag_turn, turn=turn))  #: list[typing.Collection[str]]
     reveal_type(await hooks.fold(hookspecs.plan_turn, turn, plan))  #: ~turn.TurnPlan
     end: Card | Rejected = await hooks.fold(hookspecs.sanitize_card, card)
     reveal_type(await hooks.first(hookspecs.judge_turn, turn))  #: ~turn.Outcome | None
-    for answer in await hooks.each_by_plugin(hookspecs.before_turn, turn):
+    for answer in await hooks.each_by_plugin(hookspecs.before_model_call, turn, request):
         reveal_type(answer.value)  #: ~models.Refusal | None
 """
 WRONG = """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hookgate.metrics import TraceRow
 
 _STAGES = (
-    ("before_turn", "tag_turn", "plan_turn"),
+    ("receive_message", "before_turn", "tag_turn", "plan_turn"),
     ("withhold_capabilities", "select_capabilities", "sanitize_card"),
     ("before_context_build",),
     ("prepare_model_call", "before_model_call", "filter_stream", "after_model_call"),
