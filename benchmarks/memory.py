@@ -11,8 +11,10 @@ Each conversation goes turn by turn through memory's own learning into a SQLite 
 question through its own search, all with what is shipped; nothing but the text of a question is
 used. ``--out`` writes what was found, the best first, for a scorer. A turn costs a token for each
 started four characters of ``[time] speaker: text``; turns are taken in their order while they fit,
-and evidence recall is the share of a question's evidence among them. Messages that memory cannot
-answer are asked as well: small talk, which is that of ``discovery/small_talk.txt``, and general
+and evidence recall is the share of a question's evidence among them. ``memory.shown`` is the same
+of the lines that a turn would show: facts among them, those that are worth little left out, below
+their headings, in the blocks of `recall_tokens`. Messages that memory cannot answer are asked as
+well: small talk, which is that of ``discovery/small_talk.txt``, and general
 questions; what is told is how many of them recall any turn.
 
 ``--scale`` measures CPU time alone, with up to 50,000 turns in one scope, made by repeating
@@ -38,17 +40,29 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from sqlalchemy import Connection
 
 from benchmarks.discovery._vectors import Vectors, key_of, model_of
 from benchmarks.report import Figure, report
+from hookgate import Store
 from hookgate.builtin_plugins.memory import tables
-from hookgate.builtin_plugins.memory.domain import Utterance
+from hookgate.builtin_plugins.memory.domain import Hit, Utterance
+from hookgate.builtin_plugins.memory.facts.learner import learn
+from hookgate.builtin_plugins.memory.facts.search import search as search_facts
 from hookgate.builtin_plugins.memory.recall.episodes import Episodes
+from hookgate.builtin_plugins.memory.recall.lines import (
+    Packing,
+    blocks_of,
+    fused,
+    line_of,
+    worthy,
+)
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 
@@ -70,11 +84,21 @@ IDLE_GOAL = 0.15
 WRITE_GOAL, RECALL_GOAL = 5.0, 8.0
 SIZES = (50, 500, 5_000, 50_000)
 ASKED = 100
-RECALLED = 50
-"""Hits that a turn asks for."""
+RECALLED, FACTS_FOUND = 50, 10
+"""Hits that a turn asks for, turns and facts."""
+SHOWN_TOKENS = 1_000
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Row: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a turn shows for a question: the share of its evidence, and what that costs."""
+
+    category: str
+    evidence: float
+    tokens: int
 
 
 @dataclass(slots=True)
@@ -129,13 +153,13 @@ class Chance:
 
 
 @asynccontextmanager
-async def episodes_with(embedder: Any) -> AsyncIterator[Episodes]:
+async def episodes_with(embedder: Any) -> AsyncIterator[tuple[Episodes, Store]]:
     """Open an empty store, and keep turns in it."""
     with tempfile.TemporaryDirectory() as home:
         store = await open_store(StorageSettings(), Path(home))
         await store.migrate("memory", tables.METADATA, tables.SCRIPTS)
         try:
-            yield Episodes(store, now=lambda: datetime.now(UTC), embedder=lambda: embedder)
+            yield Episodes(store, now=lambda: datetime.now(UTC), embedder=lambda: embedder), store
         finally:
             await store.close()
 
@@ -202,7 +226,11 @@ def unanswered(near: float) -> None:
 
 
 async def run(
-    folder: Path, embedder: Any, costs: Costs, idle: dict[str, list[bool]] | None = None
+    folder: Path,
+    embedder: Any,
+    costs: Costs,
+    idle: dict[str, list[bool]] | None = None,
+    shown: list[Shown] | None = None,
 ) -> dict[str, list[str]]:
     """Keep all conversations and ask all questions; return what was found for each.
 
@@ -211,6 +239,7 @@ async def run(
         embedder: The embedder, or None.
         costs: Is told what that costs.
         idle: Is told for each kind of message that memory cannot answer whether it found anything.
+        shown: Is told what a turn would show for each question.
     """
     questions = defaultdict(list)
     for question in lines(folder / "questions.jsonl.gz"):
@@ -218,9 +247,12 @@ async def run(
     found: dict[str, list[str]] = {}
     # Vectors that are drawn by chance answer nothing.
     floor = unanswered if isinstance(embedder, Installed) else None
-    async with episodes_with(embedder) as episodes:
+    async with episodes_with(embedder) as (episodes, store):
         for conversation in lines(folder / "conversations.jsonl.gz"):
-            await keep(episodes, said_in(conversation), costs)
+            said = said_in(conversation)
+            await keep(episodes, said, costs)
+            if shown is not None:
+                await store.write(partial(learned, said))
             asked, scopes = questions[conversation["id"]], [f"session:{conversation['id']}"]
             if isinstance(embedder, Installed):
                 names = {turn["speaker"] for turn in conversation["turns"]}
@@ -228,8 +260,11 @@ async def run(
             for question in asked:
                 text = question["question"]
                 begun = time.process_time()
-                await episodes.search(scopes, text, RECALLED, floor=floor)
+                turns = await episodes.search(scopes, text, RECALLED, floor=floor)
                 costs.recalled.append((time.process_time() - begun) * 1000)
+                if shown is not None:
+                    facts = await store.read(partial(known, scopes, text, said[-1].at))
+                    shown.append(shown_of(question, turns, facts))
                 hits = await episodes.search(scopes, text, LIMIT, floor=floor)
                 # A long turn is kept in pieces, and listed once.
                 found[question["id"]] = list(dict.fromkeys(hit.turn for hit in hits))
@@ -238,6 +273,31 @@ async def run(
                     hits = await episodes.search(scopes, text, RECALLED, floor=floor)
                     idle.setdefault(kind, []).append(bool(hits))
     return found
+
+
+def learned(said: Sequence[Utterance], connection: Connection) -> None:
+    learn(said, connection, redact=lambda text: text)
+
+
+def known(scopes: Sequence[str], text: str, at: datetime, connection: Connection) -> list[Hit]:
+    return search_facts(connection, scopes, text, at=at, as_of=None, limit=FACTS_FOUND)
+
+
+def shown_of(question: Row, turns: Sequence[Hit], facts: Sequence[Hit]) -> Shown:
+    """Return what a turn would show, and what of the evidence is in it."""
+
+    def count(text: str) -> int:
+        return -(-len(text) // 4)
+
+    hits = fused(worthy(facts), worthy(turns))
+    packing = Packing(SHOWN_TOKENS, count, ())
+    for hit in hits:
+        if not packing.full:
+            packing.take(line_of(hit, hit.session, count))
+    kept = {line.hit.turn for line in packing.lines if line.hit.kind == "turn"}
+    evidence = set(question["evidence"])
+    tokens = sum(count(block.text) for block, _ in blocks_of(packing))
+    return Shown(question["category"], len(kept & evidence) / len(evidence), tokens)
 
 
 async def keep(
@@ -292,6 +352,20 @@ def quality(folder: Path, found: dict[str, list[str]], shown: str) -> list[Figur
     return figures
 
 
+def shown_figures(blocks: Sequence[Shown], how: str) -> list[Figure]:
+    hops = [one for one in blocks if one.category == "multi_hop"]
+    return [
+        *(
+            Figure(name=f"memory.shown.{name}", value=statistics.mean(one.evidence for one in some),
+                   unit="share", against=f"{len(some)} questions, {how}, {SHOWN_TOKENS} tokens")
+            for name, some in (("all", blocks), ("multi_hop", hops))
+            if some
+        ),
+        Figure(name="memory.shown.tokens", value=statistics.mean(one.tokens for one in blocks),
+               unit="tokens", against="mean, headers and headings among them"),
+    ]  # fmt: skip
+
+
 def cost_figures(costs: Costs, name: str, *, embedded: bool) -> list[Figure]:
     figures = [
         Figure(name=f"memory.{name}.keep.p50", value=statistics.median(costs.kept), unit="ms CPU",
@@ -338,7 +412,7 @@ async def grow(folder: Path, sizes: Sequence[int]) -> list[Figure]:
     figures = []
     for size in sizes:
         costs = Costs([], [], [])
-        async with episodes_with(Chance()) as episodes:
+        async with episodes_with(Chance()) as (episodes, _):
             said = repeated(folder, size)
             await keep(episodes, said[:-30], Costs([], [], []), at_once=500)
             await keep(episodes, said[-30:], costs)
@@ -397,7 +471,8 @@ def main() -> None:
     embedder = None if words_only else Installed(Vectors(model_of("onnx"), chosen.cache))
     costs = Costs([], [], [])
     idle: dict[str, list[bool]] = {}
-    found = asyncio.run(run(chosen.data, embedder, costs, idle))
+    blocks: list[Shown] = []
+    found = asyncio.run(run(chosen.data, embedder, costs, idle, blocks))
     if chosen.out is not None:
         with chosen.out.open("w", encoding="utf-8") as file:
             for question, turns in found.items():
@@ -409,6 +484,7 @@ def main() -> None:
         "memory",
         [
             *quality(chosen.data, found, shown),
+            *shown_figures(blocks, shown),
             *(
                 Figure(
                     name=f"memory.recalls.{kind}",

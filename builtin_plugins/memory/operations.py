@@ -26,6 +26,7 @@ from hookgate import (
 from hookgate.builtin_plugins.memory import models
 from hookgate.builtin_plugins.memory.domain import Aside, Forgotten, FullError, Hit, Imported
 from hookgate.builtin_plugins.memory.recall.lines import (
+    CUT,
     MOST_LINES,
     Packing,
     line_of,
@@ -502,14 +503,14 @@ def _line(hit: Hit, worth: Mapping[tuple[str, str], float]) -> dict[str, Any]:
 
 def _below(aside: Aside) -> str:
     """Say why a message of a turn leaves out what its words find."""
-    if aside.near is None:
-        return "a fact that a word alone speaks for"
     from hookgate.builtin_plugins.memory.recall.ranker import FLOOR
 
-    return (
-        f"below the floor of relevance: the nearest turn comes to {aside.near:.2f}, and "
-        f"{FLOOR} is the least"
-    )
+    if aside.near is not None:
+        return (
+            f"below the floor of relevance: the nearest turn comes to {aside.near:.2f}, and "
+            f"{FLOOR} is the least"
+        )
+    return f"worth less than {CUT} of the best"
 
 
 def _time(text: str) -> datetime | None:

@@ -138,5 +138,6 @@ class MemoryTools:
 
 def _told(line: Line) -> str:
     hit = line.hit
-    said = f"{line.who}: {line.said}" if hit.kind == "turn" else line.said
+    who = f"{hit.speaker}{line.elsewhere}: " if hit.kind == "turn" else ""
+    said = f"{who}{line.said}"
     return f"- {said} ({hit.at:%Y-%m-%d}, {hit.id})"

@@ -26,7 +26,10 @@ from hookgate.builtin_plugins.memory.recall.index import SITTING_SECONDS, TurnIn
 from hookgate.builtin_plugins.memory.recall.lines import (
     FIRST_TOKENS,
     HEADER,
+    LEAST_TOKENS,
+    MORE,
     Packing,
+    blocks_of,
     line_of,
 )
 from hookgate.builtin_plugins.storage.conversations import SqlConversations
@@ -640,14 +643,46 @@ def test_packing_keeps_the_order_and_is_never_over_the_budget(
             break
         packing.take(line)
 
-    rooms = ((packing.first, min(budget, FIRST_TOKENS)), (packing.more, budget - FIRST_TOKENS))
-    for taken, room in rooms:
-        spent = sum(line.tokens + 1 for line in taken)
-        left = room - len(HEADER) - spent
+    for taken, room in (
+        (packing.first, min(budget, FIRST_TOKENS) - len(HEADER)),
+        (packing.more, budget - FIRST_TOKENS - len(MORE)),
+    ):
+        headings = {line.sitting: len(line.heading) + 1 for line in taken}
+        left = room - sum(line.tokens + 1 for line in taken) - sum(headings.values())
         assert not taken or left >= 0
         assert taken == [line for line in lines if line in taken]
-        # What is left out fits nowhere, looked at or not.
-        assert all(line.tokens + 1 > left for line in lines if line not in packing.lines)
+        # What is left out fits nowhere, looked at or not, unless hardly anything does.
+        heading = max((len(line.heading) + 1 for line in lines), default=0)
+        assert left < LEAST_TOKENS or all(
+            line.tokens + 1 + heading > left for line in lines if line not in packing.lines
+        )
+
+
+def test_lines_stand_below_the_heading_of_their_sitting() -> None:
+    first = datetime(2026, 3, 1, 9, 5, tzinfo=UTC)
+    said = [
+        (first, "main:cli:local:me", "user", "I have a dog."),
+        (first + timedelta(minutes=2), "main:cli:local:me", "assistant", "How nice."),
+        (first + timedelta(minutes=3), "main:telegram:home:me", "user", "Hi."),
+        (first + timedelta(days=1), "main:cli:local:me", "user", "She is 4."),
+    ]
+    packing = Packing(1000, len, ())
+    for at, session, who, text in reversed(said):
+        hit = Hit(
+            id="1", kind="turn", text=text, at=at, score=1, why=(), scope=A,
+            session=session, speaker=who,
+        )  # fmt: skip
+        packing.take(line_of(hit, said[0][1], len))
+    ((block, _),) = blocks_of(packing)
+    assert block.text.splitlines()[1:] == [
+        "[2026-03-01]",
+        "- user: I have a dog.",
+        "- assistant: How nice.",
+        "[2026-03-01, in another session by telegram]",
+        "- user: Hi.",
+        "[2026-03-02]",
+        "- user: She is 4.",
+    ]
 
 
 async def test_nothing_but_zero_bytes_and_halves_of_pairs_is_lost(episodes: Episodes) -> None:
