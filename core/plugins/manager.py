@@ -238,7 +238,7 @@ class Plugins:
         gateway's own errors are not thrown into it.
 
         Raises:
-            PluginError: A lifespan failed to open; it says which.
+            PluginError: A lifespan failed to open, or has not provided what it says.
             StoreHeldError: Another process holds the store.
             ConfigError: A lifespan found something wrong in the settings.
         """
@@ -249,7 +249,24 @@ class Plugins:
             for name in self.order:
                 for implementation in by_plugin.get(name, ()):
                     await self._open(stack, implementation, host)
+                self._check_provided(name, host)
             yield
+
+    def _check_provided(self, name: str, host: Host) -> None:
+        """Make sure that a plugin provides what it says, before anybody builds on that.
+
+        Raises:
+            PluginError: It does not.
+        """
+        provides = getattr(self.manager.get_plugin(name), "provides", ())
+        missing = [key.name for key in provides if key not in host]
+        if missing:
+            keys = ", ".join(map(repr, missing))
+            raise PluginError(
+                name,
+                f"its `provides` names {keys}, and its lifespan has not provided that: call "
+                "`host.provide(KEY, ...)` before its `yield`, or leave the key out",
+            )
 
     async def _open(
         self, stack: AsyncExitStack, implementation: Implementation, host: Host

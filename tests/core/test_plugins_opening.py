@@ -72,6 +72,27 @@ async def test_providers_open_before_those_who_require_and_close_after_them() ->
     assert steps == [*(f"open {name}" for name in names), "open", *closed]
 
 
+async def test_a_plugin_that_does_not_provide_what_it_says_stops_the_start() -> None:
+    class Forgets:
+        name, provides = "forgets", (ONE, TWO)
+
+        @hookimpl
+        @asynccontextmanager
+        async def lifespan(self, host: Host) -> AsyncIterator[None]:
+            host.provide(TWO, "two")
+            yield
+
+    steps: list[str] = []
+    plugins = load(Forgets(), opening("needs", steps, requires=(ONE,)))
+    with pytest.raises(PluginError, match="plugin 'forgets': its `provides` names") as caught:
+        async with plugins.opened(host_of(plugins)):
+            steps.append("never")
+    assert repr(ONE.name) in str(caught.value)
+    assert repr(TWO.name) not in str(caught.value)
+    assert "host.provide(KEY, ...)" in str(caught.value)
+    assert steps == []
+
+
 async def test_what_a_plugin_can_do_without_opens_before_it_where_somebody_provides_it() -> None:
     provided = load(opening("a", [], uses=(ONE, TWO)), opening("b", [], provides=(TWO,)))
     assert provided.order == ("b", "a")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hookgate import CLOCK, Flags, Section, ToolCall, Verdict, hookimpl, tool
-from hookgate.kit.testing.gateway import TurnedClock
+from hookgate.kit.testing.gateway import TurnedClock, started
 from hookgate.kit.testing.model import ScriptedModel, call, say
 
 
@@ -109,3 +110,12 @@ class Misspelt:
 
     @hookimpl
     def before_tol_call(self) -> None: ...
+
+
+async def test_a_gateway_without_embedding_has_no_section_of_it(tmp_path: Path) -> None:
+    for more in ({"only": ["policy"]}, {"disabled": ["embedding"]}):
+        model = ScriptedModel(say("hello"))
+        async with started(home=tmp_path, model=model, **more) as gateway:  # type: ignore[arg-type]
+            assert gateway.host.settings.plugin == {}
+    async with started(home=tmp_path, model=ScriptedModel(say("hello"))) as gateway:
+        assert gateway.host.settings.plugin == {"embedding": {"embedder": "none"}}

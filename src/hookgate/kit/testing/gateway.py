@@ -103,11 +103,12 @@ async def started(
         "agents": {"main": {"model": f"{model.name}/test"}},
         "default_agent": "main",
         "plugins": {"entry_points": False},
-        "plugin": {"embedding": {"embedder": "none"}},
     }
-    settings = Settings.model_validate(_over(own, sections))
     if only is not None:
         disabled = [*disabled, *(name for name in BUILTIN if name not in only)]
+    if "embedding" not in disabled:
+        own["plugin"] = {"embedding": {"embedder": "none"}}
+    settings = Settings.model_validate(_over(own, sections))
     around = _Around(clock or TurnedClock(), model, tools)
     async with Gateway(settings, plugins=[around, *plugins], disabled=disabled) as gateway:
         yield gateway
