@@ -77,6 +77,7 @@ async def test_a_call_on_record_is_explained_by_two_presses(show: Show) -> None:
         await shown.page.get_by_text("Explain it by the rules of now").click()
         await shown.until("allow")
         assert "17*23" in await shown.page.get_by_label("Arguments, JSON").input_value()
+        assert "--channel cli" in await shown.text()
         assert "calculate: " in await shown.text()
 
 

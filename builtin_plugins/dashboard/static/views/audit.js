@@ -51,8 +51,8 @@ function Life({ rows }) {
 }
 
 /** The call of a row, as the view Policy takes it. */
-function explained({ tool, data: { arguments: given = {}, provenance = "", taint = [], agent = "" } }) {
-  return new URLSearchParams({ tool, arguments: JSON.stringify(given), provenance, taint: taint.join(" "), agent });
+function explained({ tool, data: { arguments: given = {}, provenance = "", taint = [], agent = "", channel = "" } }) {
+  return new URLSearchParams({ tool, arguments: JSON.stringify(given), provenance, taint: taint.join(" "), agent, channel });
 }
 
 const empty = (value) => value === "" || value === null || (typeof value === "object" && !Object.keys(value).length);

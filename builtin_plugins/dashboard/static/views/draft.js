@@ -11,7 +11,7 @@ const plainKinds = new Set(["string", "number", "boolean"]);
 const named = (name) => (/^[A-Za-z_]\w*$/.test(name) ? `args.${name}` : `args[${cel(name)}]`);
 
 /** The texts of a rule that allows a call, and of two cases: the call, and one like it that stays as it is.
- * @param {{tool: string, arguments: any, provenance: string, taint: string[], agent: string}} call
+ * @param {{tool: string, arguments: any, provenance: string, taint: string[], agent: string, channel: string}} call
  * @param {{flags: Record<string, boolean | null>, decided: {effect: string, rule: string}}} found what is said of it now */
 export function draftOf(call, { flags, decided }) {
   const values = Object.entries(call.arguments).filter(([, value]) => plainKinds.has(typeof value));
@@ -19,7 +19,7 @@ export function draftOf(call, { flags, decided }) {
   const effect = decided.effect === "allow" ? "ask" : "allow";
   const name = `${effect}-${call.tool}`.replace(/[^\w.-]/g, "-").slice(0, 80);
   const declared = Object.entries(flags).map(([flag, value]) => `${flag}: ${value === null ? "unknown" : value}`).join(", ");
-  const turn = `{provenance: ${call.provenance}, agent: ${quoted(call.agent)}${call.taint.length ? `, taint: ${quoted(call.taint)}` : ""}}`;
+  const turn = `{provenance: ${call.provenance}, agent: ${quoted(call.agent)}, channel: ${quoted(call.channel)}${call.taint.length ? `, taint: ${quoted(call.taint)}` : ""}}`;
   const other = values.length ? { ...call.arguments, [values[0][0]]: otherThan(values[0][1]) } : null;
   const one = (called, given, expect) => `  - name: ${called}
     call: {tool: ${quoted(call.tool)}, arguments: ${quoted(given)}}

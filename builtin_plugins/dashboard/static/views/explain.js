@@ -28,26 +28,26 @@ export function Explain({ onDraft }) {
   // A link from a row of the audit brings the tool, its arguments and its circumstances.
   const [given, setGiven] = useState({
     tool: filter.tool ?? "", arguments: filter.arguments ?? "{}", provenance: filter.provenance || CAME[0],
-    taint: filter.taint ?? "", before: filter.before ?? "", agent: filter.agent || "main",
+    taint: filter.taint ?? "", before: filter.before ?? "", agent: filter.agent || "main", channel: filter.channel || "cli",
   });
   const [found, setFound] = useState(null);
   const field = (label, name, more) => html`<${Field} label=${label} value=${given[name]} ...${more}
     onInput=${(value) => setGiven({ ...given, [name]: value })} />`;
   const { busy, problem, run } = useAction(async () => {
     setFound(null);
-    const { tool, provenance, agent } = given;
-    const call = { tool, provenance, agent, arguments: argumentsOf(given.arguments), taint: words(given.taint) };
+    const { tool, provenance, agent, channel } = given;
+    const call = { tool, provenance, agent, channel, arguments: argumentsOf(given.arguments), taint: words(given.taint) };
     const said = await gate.call("policy.explain", { ...call, before: words(given.before) });
     setFound({ call, said });
   });
   useEffect(() => { if (filter.tool) run(); }, []);
   const many = (option, text) => words(text).flatMap((one) => [option, one]);
   const command = ["hookgate", "policy", "explain", given.tool || "TOOL", "--arguments", given.arguments, "--provenance", given.provenance,
-    "--agent", given.agent, ...many("--taint", given.taint), ...many("--before", given.before)];
+    "--agent", given.agent, "--channel", given.channel, ...many("--taint", given.taint), ...many("--before", given.before)];
   return html`<section><h3>Explain a call</h3><form class="bar" onSubmit=${(event) => { event.preventDefault(); run(); }}>
       ${field("Tool", "tool", { search: true })}${field("Arguments, JSON", "arguments")}
       ${field("The turn came in", "provenance", { options: CAME })}${field("Tainted by", "taint")}
-      ${field("Called before", "before")}${field("Agent", "agent")}
+      ${field("Called before", "before")}${field("Agent", "agent")}${field("Channel", "channel")}
       <${Button} scope="read" kind="primary" type="submit" busy=${busy} why=${given.tool ? "" : "Which tool?"}>Explain<//></form>
     <${Wrong} problem=${problem} />
     <div aria-live="polite">${found ? html`<${Found} found=${found.said} />
