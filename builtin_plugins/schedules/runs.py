@@ -68,6 +68,11 @@ def tidy(host: Host, text: str) -> str:
     return known.encode(errors="replace").decode()[:NOTE_CHARS]
 
 
+def _word(text: str) -> str:
+    """Return a word without what models put around it."""
+    return text.strip().strip("`*_\"'.! ").casefold()
+
+
 def principal_of(name: str, job: JobSettings) -> Principal:
     """Return who a schedule's turns run for: nobody but the session that it names."""
     address = job.address(name)
@@ -111,10 +116,17 @@ class Runs:
     async def _turn(self, run: JobRun) -> tuple[str, str]:
         job, name = run.job, run.name
         origin = Origin(
-            provenance=Provenance.SCHEDULED, path="heartbeat" if job.heartbeat else name
+            provenance=Provenance.SCHEDULED, path="heartbeat" if job.heartbeat or job.lean else name
         )
         address = job.address(name)
-        request = TurnRequest(content=job.text, address=address, agent=job.agent, whole=True)
+        request = TurnRequest(
+            content=job.message,
+            address=address,
+            agent=job.agent,
+            whole=True,
+            # Of what was said before nothing is heard, and nothing is remembered for it.
+            client_history=() if job.lean else None,
+        )
         handle = run.handle = self._host.start_turn(
             principal_of(name, job), origin, request, sink=lambda _: None
         )
@@ -141,8 +153,8 @@ class Runs:
             return "undelivered", f"its answer is kept, and there is no channel {job.deliver_by!r}"
         if channel is None or not job.deliver or not answer:
             return "done", run.note
-        if job.quiet and answer.casefold() == job.quiet.strip().casefold():
-            return "done", run.note or f"not sent: the answer was {job.quiet}"
+        if job.silence and _word(answer) == _word(job.silence):
+            return "done", run.note or f"not sent: the answer was {job.silence}"
         try:
             await deliver(channel, address, answer)
         except Exception as error:  # noqa: BLE001 - it is the channel's

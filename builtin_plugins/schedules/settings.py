@@ -15,6 +15,16 @@ from hookgate.kit.durations import Seconds
 
 DAY = 86_400.0
 
+SILENCE = "HEARTBEAT_OK"
+"""What a lean run answers where nothing is up."""
+
+LEAN_TOKENS = 200
+LEAN_CHARS = 500
+"""The longest text of a lean run, so that it fits with the words about silence."""
+
+OWN = frozenset(("schedule",))
+"""The channels in which a schedule's session is its own, and no person's."""
+
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 
 
@@ -49,6 +59,12 @@ class JobSettings(Section):
     """An answer that is this word alone is not sent, such as `HEARTBEAT_OK`."""
     heartbeat: bool = False
     """Whether what it costs is counted as `heartbeat`, and not as `schedule`."""
+    lean: bool = False
+    """Whether the model hears the message and the agent's soul alone, 200 tokens at most: no
+    history, nothing that is remembered or discovered, and no tools but `tools`. What it costs is
+    counted as `heartbeat`, and an answer that is `quiet`, else `HEARTBEAT_OK`, is not sent."""
+    tools: tuple[str, ...] = ()
+    """`lean`: the names of tools that it may call, whose words come on top of the 200 tokens."""
     missed: Literal["skip", "once"] = "skip"
     """What becomes of runs that were missed: nothing, or the last one of them is made up for."""
     grace: Seconds = Field(default=60, ge=1, le=DAY)
@@ -66,6 +82,13 @@ class JobSettings(Section):
         if bool(self.cron) == (self.every is not None):
             raise ValueError("expected either `cron` or `every`, and not both")
         self.timing.check()
+        if self.tools and not self.lean:
+            raise ValueError("found `tools`, which is for `lean` alone: rules say what others call")
+        if self.lean and len(self.text) > LEAN_CHARS:
+            raise ValueError(
+                f"found a text of {len(self.text)} characters, expected at most {LEAN_CHARS} where "
+                "it is `lean`: say it shorter, or leave `lean` out"
+            )
         if is_guest_channel(self.channel):
             raise ValueError(
                 f"found the channel {self.channel!r}, in whose sessions nobody speaks but who "
@@ -84,6 +107,18 @@ class JobSettings(Section):
         """When it is due, in words; another plan begins when it is first seen."""
         return str(self.timing) if self.enabled else "off"
 
+    @property
+    def silence(self) -> str:
+        """The answer that is not sent; "" for none."""
+        return self.quiet.strip() or (SILENCE if self.lean else "")
+
+    @property
+    def message(self) -> str:
+        """What the model is told."""
+        if not self.lean or self.silence.casefold() in self.text.casefold():
+            return self.text
+        return f"{self.text}\n\nIf nothing needs attention, answer {self.silence} and nothing else."
+
     def address(self, name: str) -> Address:
         """Return whose session it is."""
         return Address(self.channel, self.account, self.peer or name)
@@ -96,11 +131,36 @@ class SchedulesSettings(Section):
     """Schedules by name."""
 
 
+def _nobodys(here: str, name: str, job: JobSettings) -> list[Problem]:
+    """Return what a job leaves out that says which person's session it is, or who hears of it."""
+    if job.channel in OWN and not job.deliver_by:
+        return []
+    where = job.deliver_by or job.channel
+    # Of the commands' own channel the account is known; each other one has accounts of its own.
+    needed = ("peer",) if where == "cli" else ("account", "peer")
+    lack = [key for key in needed if key not in job.model_fields_set or not getattr(job, key)]
+    if not lack:
+        return []
+    keys = " and ".join(f"`{key}`" for key in lack)
+    address = job.address(name)
+    said = f"{address.account!r} and {address.peer!r}"
+    return [
+        Problem(
+            key=here,
+            found=f"a job for {where!r} without {keys}, so for account and peer {said}, where "
+            "nobody is",
+            expected=f"{keys} of the session that the person is in: the second last and the last "
+            "part of its key in `hookgate sessions list`",
+        )
+    ]
+
+
 def lacking(settings: SchedulesSettings, host: Host) -> list[Problem]:
     """Return the jobs that nobody would answer."""
     found: list[Problem] = []
     for name, job in settings.jobs.items():
         here = f"plugin.schedules.jobs.{name}"
+        found += _nobodys(here, name, job)
         if job.agent is not None:
             known = sorted(host.settings.agents)
             if known and job.agent not in known:

@@ -287,7 +287,10 @@ def test_a_job_that_nobody_answers_is_wrong(hookgate: CommandLine) -> None:
         "a job that no agent answers: no binding matches" in found["plugin.schedules.jobs.morning"]
     )
     assert "config.toml:8" in found["plugin.schedules.jobs.morning"]
-    assert checked(hookgate, bound + JOB + 'channel = "cli"\n')[0] == 0
+    assert checked(hookgate, bound + JOB + 'channel = "cli"\npeer = "main"\n')[0] == 0
+    code, found, _ = checked(hookgate, bound + JOB + 'channel = "cli"\n')
+    assert code == 2
+    assert "a job for 'cli' without `peer`" in found["plugin.schedules.jobs.morning"]
     assert checked(hookgate, bound + JOB + 'agent = "bob"\n')[0] == 0
     code, found, _ = checked(hookgate, bound + JOB + 'agent = "bobb"\n')
     assert (code, list(found)) == (2, ["plugin.schedules.jobs.morning.agent"])
