@@ -34,7 +34,8 @@ export function Rules() {
   const { data, problem } = useOperation("policy.rules", {}, { on: ["reloaded"], every: 10_000 });
   return html`<section><h3>Rules in force</h3>
     ${data ? html`<p class="faint">All of them are looked at, and the strictest that holds counts. Where none has a say, the profile
-      ${" "}${data.profile} does. Counted since <${Time} at=${data.since} />, when this gateway started.</p>` : null}
+      ${" "}${data.profile} does. Counted since <${Time} at=${data.since} />, when this gateway started;
+      ${" "}what they did before then, a replay by the rules in force says.</p>` : null}
     <${Wrong} problem=${problem} />
     <${Table} label="Rules in force" rows=${data?.rules ?? (problem ? [] : null)} keyOf=${(row) => row.rule}
       empty=${html`No rules are in force; lists and the profile decide. <code>rules</code> of [plugin.policy] names files of them; write one below.`}
