@@ -10,8 +10,8 @@ from typing import Literal
 from hookgate.builtin_plugins.memory.facts.grammar import (
     EXPRESSIONS,
     SURE,
+    TAIL,
     UNSURE,
-    at_end,
     grammar,
     may_hold,
     vocabulary,
@@ -225,7 +225,8 @@ def _with_subjects(parts: list[tuple[str, bool]]) -> list[str]:
         else:
             match = EXPRESSIONS["subject"].match(clause)
             subject = match["subject"] if match else ""
-        reported = at_end("reported", clause) is not None
+        tail = max(0, len(clause) - TAIL)
+        reported = EXPRESSIONS["reported"].search(clause, tail) is not None
         if clause and not reported:
             clauses.append(clause)
     return clauses
@@ -274,7 +275,7 @@ def read_statement(clause: str, at: datetime) -> Statement | None:
         at: When it was said.
     """
     clause, correction, sure = _opened(clause)
-    begins = may_hold("may_be_time", clause) and EXPRESSIONS["time"].match(clause) is not None
+    begins = EXPRESSIONS["time"].match(clause) is not None
     when = find_time(clause, at) if begins else None
     if when is not None and when.span[0] == 0:
         clause = clause[when.span[1] :].lstrip(" ,")
@@ -360,7 +361,7 @@ def _whom(word: str) -> Ref:
 def _mode_of(rest: str) -> tuple[str, Mode]:
     """Return what a clause says, without the words that tell whether it holds; and whether."""
     rest = _without_adverbs(rest)
-    if at_end("trailing", rest) is not None:
+    if EXPRESSIONS["trailing"].search(rest, max(0, len(rest) - TAIL)) is not None:
         rest = EXPRESSIONS["trailing"].sub("", rest)
     mode: Mode = "holds"
     if (match := EXPRESSIONS["no_more"].search(rest)) is not None:

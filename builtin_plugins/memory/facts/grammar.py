@@ -20,7 +20,8 @@ _GROUP = re.compile(r"\?P<\w+>")
 _BREAK = re.compile(r"\n *")
 
 TAIL = 16
-"""More characters than `reported` fits, and than one of the words that `trailing` fits."""
+"""More characters than `reported` fits, and than one of the words that `trailing` fits. Both end
+with the text, and are looked for in no more of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,11 +248,6 @@ def may_hold(name: str, text: str) -> bool:
         text: Any text; of letters beyond ASCII some have two small forms, so nothing is said.
     """
     return not text.isascii() or EXPRESSIONS[name].search(text.lower()) is not None
-
-
-def at_end(name: str, text: str) -> re.Match[str] | None:
-    """Return what an expression that ends with the text finds in its last `TAIL` characters."""
-    return EXPRESSIONS[name].search(text, max(0, len(text) - TAIL))
 
 
 @cache
