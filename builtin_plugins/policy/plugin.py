@@ -128,8 +128,10 @@ class Plugin:
         self._warn_of_idle_globs()
         if self._quarantine is not None and (why := self._quarantine.why(turn, call)):
             return Verdict.deny(why, rule="quarantine")
-        now = 0.0 if self._host is None else self._host.clock.monotonic()
-        verdict, ruled = self._judge.judge(turn, call, self._history, now)
+        clock = None if self._host is None else self._host.clock
+        now = 0.0 if clock is None else clock.monotonic()
+        at = None if clock is None else clock.now()
+        verdict, ruled = self._judge.judge(turn, call, self._history, now, at)
         if ruled.shadow:
             before = turn.get(SHADOW) or {}
             turn[SHADOW] = {**before, call.id: ruled.shadow}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Literal, TypeAlias
+from zoneinfo import ZoneInfo
 
 from pydantic import Field, field_validator
 
@@ -61,6 +62,8 @@ class PolicySettings(Section):
     """Globs of tool names that a person is asked about each time; beats `allow`."""
     deny: tuple[str, ...] = ()
     """Globs of tool names that never run; beats `ask` and `allow`."""
+    zone: str = "UTC"
+    """The time zone of `now` in conditions of rules, such as `Europe/Berlin`."""
     rules: tuple[Path, ...] = ()
     """Files and folders of rules in YAML. They come before the profile, and none of them can
     allow what `deny` names."""
@@ -68,6 +71,15 @@ class PolicySettings(Section):
     """Whose tools are held against the digest that was accepted: those that do not come with
     hookgate, all, or none."""
     approvals: ApprovalSettings = ApprovalSettings()
+
+    @field_validator("zone")
+    @classmethod
+    def _is_a_zone(cls, zone: str) -> str:
+        try:
+            ZoneInfo(zone)
+        except (ValueError, OSError, KeyError):
+            raise ValueError(f"found {zone!r}, expected a zone such as Europe/Berlin") from None
+        return zone
 
     @property
     def lists(self) -> tuple[tuple[Effect, tuple[str, ...]], ...]:

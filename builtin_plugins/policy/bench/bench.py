@@ -133,9 +133,10 @@ class Bench:
             if number:
                 facts = replace(facts, arguments=arguments)
             turn, call = imagined(facts)
-            verdict, ruled = self._judge.judge(turn, call, history, now)
+            verdict, ruled = self._judge.judge(turn, call, history, now, facts.at)
             if every:
-                ruled = self.engine.judge(facts_of(turn, call), history, now, every=True)
+                wall = self._judge.on_the_wall(facts.at)
+                ruled = self.engine.judge(facts_of(turn, call, wall), history, now, every=True)
             judgements.append(ruled)
             if verdict.arguments is not None and verdict.arguments != arguments:
                 arguments = verdict.arguments
@@ -218,7 +219,7 @@ def declaring(flags: Flags, said: Mapping[str, bool | None]) -> Flags:
 def facts_known(tool: str, known: Callable[[str], KnownTool | None]) -> Facts:
     """Return what is known of a tool."""
     found = known(tool)
-    return found.facts if found else Facts(tool=tool)
+    return replace(found.facts if found else Facts(tool=tool), at=datetime.now(UTC))
 
 
 def history_of(

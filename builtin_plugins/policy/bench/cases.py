@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -288,12 +289,13 @@ class CaseText(DocumentModel):
     profile: ProfileName | None = None
     call: Call
     turn: TurnText = Circumstances()
+    now: datetime | None = None
     before: tuple[Earlier, ...] = ()
     expect: Expectation | RuleEffect
 
     def case(self, tools: Mapping[str, Declared]) -> Case:
         """Return the case, of a file that declares these tools."""
-        turn = self.turn.of(Facts(tool="", session="a:b:c:d", turn="turn"))
+        turn = self.turn.of(Facts(tool="", session="a:b:c:d", turn="turn", at=self.now))
         before = tuple(
             one.happened(turn, tools, number, len(self.before))
             for number, one in enumerate(self.before)

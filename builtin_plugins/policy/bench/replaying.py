@@ -292,6 +292,7 @@ def _recorded(row: Mapping[str, Any]) -> Recorded:
         depth=data["depth"],
         index=data["index"],
         redacted=redacted,
+        at=datetime.fromisoformat(row["at"]),
         **{key: data[key] for key in _FIELDS},
     )
     allowed = row["outcome"] == "allow"

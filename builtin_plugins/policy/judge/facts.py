@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -45,6 +46,8 @@ class Facts:
         depth: 0 in a turn that a person started.
         index: The call's place among the calls of its turn.
         redacted: Paths of arguments that are masked, where the facts come from the audit.
+        at: When it is judged, by the clock on the wall of the settings' zone; None where that is
+            not known.
     """
 
     tool: str
@@ -65,6 +68,7 @@ class Facts:
     depth: int = 0
     index: int = 0
     redacted: tuple[str, ...] = ()
+    at: datetime | None = None
 
     def for_conditions(self) -> dict[str, Any]:
         """Return the variables of conditions.
@@ -94,7 +98,18 @@ class Facts:
                 "depth": self.depth,
                 "index": self.index,
             },
+            "now": {} if self.at is None else _wall(self.at),
         }
+
+
+def _wall(at: datetime) -> dict[str, Any]:
+    return {
+        "hour": at.hour,
+        "minute": at.minute,
+        "weekday": at.isoweekday(),
+        "date": at.date().isoformat(),
+        "time": f"{at:%H:%M}",
+    }
 
 
 @lru_cache(maxsize=1024)
@@ -103,8 +118,8 @@ def _declared(flags: Flags) -> tuple[tuple[str, bool], ...]:
     return tuple((name, value) for name, value in values if value is not None)
 
 
-def facts_of(turn: Turn, call: ToolCall) -> Facts:
-    """Return the facts of a call that is to run."""
+def facts_of(turn: Turn, call: ToolCall, at: datetime | None = None) -> Facts:
+    """Return the facts of a call that is to run at a time on the wall."""
     return Facts(
         tool=call.name,
         arguments=call.arguments,
@@ -123,6 +138,7 @@ def facts_of(turn: Turn, call: ToolCall) -> Facts:
         taint=turn.taint,
         depth=call.depth,
         index=call.index,
+        at=at,
     )
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from fnmatch import translate
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 from hookgate import (
     FLAG_NAMES,
@@ -68,6 +70,7 @@ class Judge:
         self.engine = engine or Engine(())
         self._settings = settings
         self._recheck = recheck
+        self._zone = ZoneInfo(settings.zone)
         self._allowed = Verdict.allow(rule=f"profile:{settings.profile}", recheck=recheck)
         self._known: dict[tuple[Flags, Circumstances], ProfileRule | None] = {}
         self._overrides = tuple(
@@ -75,7 +78,12 @@ class Judge:
         )
 
     def judge(
-        self, turn: Turn, call: ToolCall, history: History | None = None, now: float = 0.0
+        self,
+        turn: Turn,
+        call: ToolCall,
+        history: History | None = None,
+        now: float = 0.0,
+        at: datetime | None = None,
     ) -> tuple[Verdict, Judgement]:
         """Return the verdict on `call`, and what the rules said.
 
@@ -87,13 +95,18 @@ class Judge:
             call: The call.
             history: The calls that were allowed before.
             now: The time of the history's clock, in seconds.
+            at: The time; one without a zone is what the clock on the wall shows.
         """
         tool = call.tool
         if not self.engine.concerns(tool.name, tool.plugin, tool.sandbox, tool.flags, tool.owner):
             return self._verdict(turn, call, _NOTHING, turn.taint), _NOTHING
-        facts = facts_of(turn, call)
+        facts = facts_of(turn, call, self.on_the_wall(at))
         ruled = self.engine.judge(facts, history or History(), now)
         return self._verdict(turn, call, ruled, facts.taint), ruled
+
+    def on_the_wall(self, at: datetime | None) -> datetime | None:
+        """Return a time as the clock on the wall of the settings' zone shows it."""
+        return at if at is None or at.tzinfo is None else at.astimezone(self._zone)
 
     def _verdict(self, turn: Turn, call: ToolCall, ruled: Judgement, taint: Taint) -> Verdict:
         said = ruled.decisive

@@ -38,7 +38,7 @@ def _environment() -> cel.Env:
     """
     from cel_expr_python import cel
 
-    return cel.NewEnv(variables={"args": cel.Type.DYN, "tool": cel.Type.DYN, "turn": cel.Type.DYN})
+    return cel.NewEnv(variables=dict.fromkeys(("args", "tool", "turn", "now"), cel.Type.DYN))
 
 
 class Variables:

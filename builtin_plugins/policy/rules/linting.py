@@ -40,7 +40,7 @@ _TEXT = re.compile(
 )
 _ARGUMENT = re.compile(r"(?<![\w.])args\s*\.\s*([A-Za-z_]\w*)(?!\w|\s*\()")
 _ARGUMENTS = re.compile(r"(?<![\w.])args\b")
-_VARIABLE = re.compile(r"\b(args|tool|turn)\b")
+_VARIABLE = re.compile(r"\b(args|tool|turn|now)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,7 +324,7 @@ def _never(rule: Rule) -> tuple[str, str] | None:
         return "`tainted: false` beside `taint`, which never hold together", "one of the two"
     text = rule.when.text if rule.when else ""
     if rule.when and not _VARIABLE.search(text):
-        held = rule.when.holds(Variables(lambda: {"args": {}, "tool": {}, "turn": {}}))
+        held = rule.when.holds(Variables(lambda: {"args": {}, "tool": {}, "turn": {}, "now": {}}))
         if held is False:
             return f"the condition {text!r}, which never holds", "one that may hold"
     if rule.after is not None and (why := _never_before(rule.match, rule.after)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,15 @@ import pytest
 from tests.builtin_plugins.policy.ruling import engine_of, facts, rules_of
 from tests.support.script import Script, Scripted, Tools, call, echo_tool, say, settings
 
-from hookgate import Gateway, Turn
+from hookgate import Address, Gateway, Turn
+from hookgate.builtin_plugins.policy.bench.bench import Bench
 from hookgate.builtin_plugins.policy.judge.facts import Facts, History
 from hookgate.builtin_plugins.policy.rules.files import read_text_of_rules
 from hookgate.builtin_plugins.policy.rules.linting import covers, lint, past_deadline
+from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.core.domain.descriptors import Flags
+from hookgate.kit.testing.gateway import TurnedClock, started
+from hookgate.kit.testing.model import ScriptedModel
 
 NOW = 10_000.0
 DELETE = facts("delete")
@@ -145,6 +150,57 @@ def test_another_form_is_wrong(value: Any) -> None:
     reading = read_text_of_rules(rule(match={"flags": {"sends_externally": value}}), "r.yaml")
     assert reading.failed
     assert "expected" in str(reading.problems[0])
+
+
+# -- now ---------------------------------------------------------------------------------
+
+NIGHT = "now.hour >= 22 || now.hour < 6"
+
+
+def test_a_condition_knows_the_time_on_the_wall_of_the_settings_zone() -> None:
+    rules = rules_of(rule(when=NIGHT))
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    for zone, expected in (("UTC", "allow"), ("Asia/Tokyo", "allow"), ("Pacific/Auckland", "deny")):
+        bench = Bench(PolicySettings(profile="open", zone=zone), rules)
+        assert bench.decide(replace(DELETE, at=noon)).effect == expected
+    bench = Bench(PolicySettings(profile="open"), rules)
+    assert bench.decide(replace(DELETE, at=noon.replace(hour=23))).effect == "deny"
+    assert bench.decide(replace(DELETE, at=datetime(2026, 1, 1, 23))).effect == "deny"
+
+
+def test_what_now_holds() -> None:
+    at = datetime(2026, 1, 4, 7, 5, tzinfo=UTC)
+    for text in ("now.minute == 5", "now.weekday == 7", "now.date == '2026-01-04'",
+                 "now.time >= '07:05'"):  # fmt: skip
+        assert effect(rule(when=text), replace(DELETE, at=at)) == "deny"
+
+
+def test_where_the_time_is_not_known_a_rule_asks_and_none_loosens() -> None:
+    assert effect(rule(when=NIGHT), DELETE) == "ask"
+    assert effect(rule(effect="allow", when=NIGHT), DELETE) is None
+    assert lint(rules_of(rule(when=NIGHT))) == []
+
+
+def test_a_zone_that_is_none_is_wrong() -> None:
+    with pytest.raises(ValueError, match="Europe/Berlin"):
+        PolicySettings(zone="Mars/Base")
+
+
+async def test_a_gateway_judges_by_its_clock(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text(rule(when="now.hour == 12"))
+    steps = [call(("c1", "delete", {"text": "x"})), say("ok")]
+    model = ScriptedModel(*steps)
+    policy = {"policy": {"profile": "open", "rules": [str(tmp_path / "r.yaml")]}}
+    clock = TurnedClock()
+    for hours, status in ((0, "denied"), (1, "done")):
+        clock.turn(hours=hours)
+        async with started(
+            home=tmp_path, model=model, clock=clock, tools=[echo_tool("delete")],
+            only=["policy"], plugin=policy,
+        ) as gate:  # fmt: skip
+            turn = await gate.chat("go", address=Address(peer=status))
+        assert turn.calls[0].result.status == status
+        model.steps = list(steps)
 
 
 # -- linting -----------------------------------------------------------------------------

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -348,7 +349,8 @@ def test_a_run_that_is_judged_again_under_its_own_rules_flips_nothing(
 def test_an_export_is_read_and_what_is_none_is_named() -> None:
     lines = [json.dumps(row(facts("send"))), "", json.dumps({"heads": []})]
     (one,) = read_rows(rows_of_export(lines))
-    assert one.facts == replace(facts_of(*imagined(facts("send"))), index=0)
+    at = datetime.fromisoformat(one.when)
+    assert one.facts == replace(facts_of(*imagined(facts("send"))), index=0, at=at)
     for junk in ("hello", "[]"):
         with pytest.raises(ValueError, match="line 1 is no row"):
             list(rows_of_export([junk]))
