@@ -7,7 +7,7 @@ only while somebody looks, or has looked a moment ago: that costs a turn a quart
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from time import monotonic
@@ -75,6 +75,7 @@ class Keeper:
         self._untrimmed = 0
         self._looker: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
+        self._keeping: asyncio.Task[None] | None = None
         self._stack = ExitStack()
         self._tables: Any = None
 
@@ -98,6 +99,9 @@ class Keeper:
         self._stack.close()
         self._writer.cancel()
         await asyncio.gather(self._writer, return_exceptions=True)
+        if self._keeping is not None:
+            # What was being written is, whoever waited for it: it must not be written twice.
+            await asyncio.gather(self._keeping, return_exceptions=True)
         await self._flush(every=True)
 
     # -- what comes in -----------------------------------------------------------
@@ -161,10 +165,8 @@ class Keeper:
             return True
         standing = self._host.standing(PART)
         try:
-            # Nobody waits for them: they go with what others write, and cost no commit.
-            await self._tables.keep(self._records.store, rows)
-            for row in rows:
-                self._rows.pop(row["id"], None)
+            self._keeping = asyncio.create_task(self._keep(rows), name="dashboard.keep")
+            await asyncio.shield(self._keeping)
             self._untrimmed += len(rows)
             if self._untrimmed >= TRIMMED:
                 await self._tables.trim(self._records.store, MOST)
@@ -174,6 +176,12 @@ class Keeper:
             return False
         standing.good()
         return True
+
+    async def _keep(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        # Nobody waits for them: they go with what others write, and cost no commit.
+        await self._tables.keep(self._records.store, rows)
+        for row in rows:
+            self._rows.pop(row["id"], None)
 
     # -- reading -----------------------------------------------------------------
 

@@ -333,3 +333,22 @@ async def test_what_cannot_be_written_is_said_and_tried_again(
             assert await ids(gate) == [turn.id]
         await written(gate)
         assert "dashboard.turns" not in gate.host.degraded
+
+
+async def test_what_is_being_written_at_the_end_is_written_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(keeper, "BATCH_SECONDS", 0.0)
+    async with gate_of(say("hello"), home=tmp_path) as gate:
+        begun, keep = asyncio.Event(), keeper_of(gate)._tables.keep
+
+        async def kept(*given: Any) -> None:
+            begun.set()
+            await keep(*given)
+
+        monkeypatch.setattr(keeper_of(gate)._tables, "keep", kept)
+        turn = await talk(gate)
+        async with asyncio.timeout(5):
+            await begun.wait()
+        await keeper_of(gate).close()
+        assert await ids(gate) == [turn.id]
