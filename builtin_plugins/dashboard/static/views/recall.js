@@ -8,6 +8,7 @@ const FOUND = [
   ["Kind", (row) => html`<span class="short">${row.kind}</span>`],
   ["At", (row) => html`<span class="short"><${Time} at=${row.at} /></span>`],
   ["Why", (row) => html`<${Text} text=${row.why.join("; ")} />`],
+  ["Worth", (row) => html`<span class="short">${row.worth.toFixed(2)}</span>`],
   ["Tainted by", (row) => html`<${Taint} taint=${row.taint} />`],
   ["Whose", (row) => html`<${Text} text=${row.scope} />`],
 ];
@@ -52,7 +53,8 @@ export function Recall() {
   const { message = "what is my dog called?", ...more } = asked;
   return html`<div><${Question} filter=${filter} change=${change} again=${again} fields=${[["message", "A message"], ["session", "Said in the session (the latest without)"]]}>Explain<//>
     <${Wrong} problem=${problem} />
-    ${data ? html`<p class="faint">In <${Text} text=${data.session} />: ${data.tokens} of ${data.budget} tokens. Looked through: <${Text} text=${data.scopes.join(", ")} /></p>` : null}
+    ${data?.reason ? html`<p class="faint">Nothing would be recalled: <${Text} text=${data.reason} />.</p>` : null}
+    ${data?.session ? html`<p class="faint">In <${Text} text=${data.session} />: ${data.tokens} of ${data.budget} tokens. Looked through: <${Text} text=${data.scopes.join(", ")} /></p>` : null}
     ${asked.message ? html`<${Table} label="Recalled" rows=${problem ? [] : data?.lines} columns=${[SHOWN, ...FOUND, ["Tokens", (row) => row.tokens]]}
       empty=${html`This message recalls nothing. <a href="#/memory">Show all that is known</a>`} />`
     : html`<p class="empty">Say a message, and see which lines the model would get to read with it, and why.</p>`}
