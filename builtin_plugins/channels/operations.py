@@ -53,7 +53,7 @@ class ChannelRow(OperationModel):
     dead: int
     """Messages that could not be sent."""
     why: str
-    """Why it is not served; empty where it is."""
+    """Why it is not served, or why nothing comes in; empty where all is well."""
     asking: int
     """People who ask to be let in: `hookgate channels people` shows their codes."""
 
@@ -145,7 +145,7 @@ class ChannelOperations:
                     waiting=waiting.get(one.name, 0),
                     unsent=queued.get((one.name, "waiting"), 0),
                     dead=queued.get((one.name, "dead"), 0),
-                    why="",
+                    why=service.why(one.name),
                     asking=len(service.hosting.people.asking(one.name)),
                 )
                 for one in service.hosting

@@ -64,6 +64,9 @@ class Poller:
         leases: Say which gateway polls.
         intake: Takes what comes.
         rests: Whether nothing is to be taken in now.
+
+    Attributes:
+        why: Why the last poll failed; "" where it did not.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class Poller:
         self._intake = intake
         self._rests = rests
         self._failures = 0
+        self.why = ""
 
     async def run(self) -> None:
         """Poll until it is cancelled. What is under way then comes again."""
@@ -133,6 +137,7 @@ class Poller:
             raise
         except Exception as error:  # noqa: BLE001 - a channel may raise whatever it likes
             return self._failed(error)
+        self.why = ""
         if self._failures:
             self._failures = 0
             self._host.standing(self._part).good()
@@ -144,8 +149,9 @@ class Poller:
     def _failed(self, error: BaseException) -> float:
         """Count a failure; return the seconds until another attempt."""
         self._failures += 1
+        self.why = f"it cannot be polled, and is tried again: {error}"
         if self._failures >= TOLD_AFTER:
-            self._host.standing(self._part).bad(f"it cannot be polled, and is tried again: {error}")
+            self._host.standing(self._part).bad(self.why)
         pause = min(2.0 ** min(self._failures, 10), LONGEST) * random.uniform(0.5, 1.0)
         # A channel may raise whatever it likes, and sets on it what it likes.
         asked = wait_of(getattr(error, "retry_after", None))
@@ -165,6 +171,7 @@ PAUSED = "channels.paused"
 
 PART = "channels"
 READY_SECONDS = 0.02
+WHY_CHARS = 500
 TIDY_BEATS = 30
 LEFT_AT_ONCE = 500
 MICROSECONDS_OF_DAY = 86_400_000_000
@@ -177,11 +184,13 @@ class _Served:
     Attributes:
         channel: The channel.
         sender: Its queue.
+        poller: What polls for it; None where its platform posts.
         tasks: All of it.
     """
 
     channel: HostedChannel
     sender: Sender
+    poller: Poller | None = None
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
@@ -288,6 +297,12 @@ class Service:
         if (served := self._served.get(name)) is not None:
             served.sender.wake()
 
+    def why(self, name: str) -> str:
+        """Return why nothing comes in by a channel that is served; "" where it does."""
+        served = self._served.get(name)
+        poller = None if served is None else served.poller
+        return "" if poller is None else self.host.secrets.redact(poller.why)[:WHY_CHARS]
+
     def look_again(self) -> None:
         """Say that channels have come, changed or gone."""
         self._again.set()
@@ -341,7 +356,7 @@ class Service:
         if hosted.approvers:
             served.begin(asking.run(), f"approvals of {name}")
         if hosted.webhook is None:
-            poller = Poller(
+            poller = served.poller = Poller(
                 self.host,
                 hosted,
                 events=self.events,

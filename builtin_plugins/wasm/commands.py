@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hookgate.builtin_plugins.wasm.kits import Language
+from hookgate.builtin_plugins.wasm.kits import Kind, Language
 from hookgate.kit.commands import JsonOption, State, state_of
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ def new(
     lang: Annotated[
         Language, typer.Option("--lang", help="What it is written in.", show_default=False)
     ],
+    kind: Annotated[
+        Kind, typer.Option("--kind", help="What it brings; a channel in Rust or Python.")
+    ] = Kind.TOOL,
     folder: Annotated[
         Path | None,
         typer.Option(
@@ -51,14 +54,15 @@ def new(
 ) -> None:
     """Begin a plugin for the sandbox: manifest, source and kit. Nothing is overwritten.
 
-    Example:
+    Examples:
         hookgate wasm new acme-text --lang rust
+        hookgate wasm new acme-pager --lang rust --kind channel
     """
     from hookgate.builtin_plugins.wasm.kits.scaffold import create
 
     del as_json  # Read by the state.
     target = folder or Path(name)
-    written = create(name, target, lang)
+    written = create(name, target, lang, kind)
 
     def render(console: Console) -> None:
         for path in written:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from hookgate import (
+    POSITIONAL,
     HookgateError,
     Invocation,
     OperationModel,
@@ -128,19 +129,34 @@ class WasmOperations:
         return detail_of(package, plugins.settings, accepted=accepted, loaded=plugin.loaded)
 
     @operation("wasm.verify")
-    async def verify(self, _: Invocation) -> VerifiedGuests:
+    async def verify(
+        self, _: Invocation, name: Annotated[str, POSITIONAL, Field(max_length=64)] = ""
+    ) -> VerifiedGuests:
         """Hold what was accepted against what lies in the folders now, byte by byte.
 
         Exits with 1 where a plugin is not what was accepted.
 
-        Example:
+        Args:
+            name: One plugin; all that were accepted without it.
+
+        Examples:
             hookgate wasm verify
+            hookgate wasm verify telegram
         """
         plugins = self._current()
         rows = []
         places = {one.found.name: one.found.folder for one in reversed(plugins.plugins)}
-        for name, accepted in sorted((await plugins.accepted()).items()):
-            folder = places.get(name, Path(accepted.folder))
+        all_accepted = await plugins.accepted()
+        if name and name not in all_accepted:
+            raise TurnError(
+                f"nothing was accepted of a plugin {name!r}",
+                code="not_found",
+                action="`hookgate wasm list` shows all; `hookgate wasm install` accepts one",
+            )
+        for one, accepted in sorted(all_accepted.items()):
+            if name not in ("", one):
+                continue
+            folder = places.get(one, Path(accepted.folder))
             try:
                 package = await plugins.read(folder)
             except HookgateError as error:
@@ -149,7 +165,7 @@ class WasmOperations:
                 found, why = package.digest, ", ".join(held_against(accepted, package))
             rows.append(
                 VerifiedGuest(
-                    name=name,
+                    name=one,
                     folder=str(folder),
                     intact=not why,
                     why=why,

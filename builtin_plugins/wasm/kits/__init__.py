@@ -12,3 +12,10 @@ class Language(StrEnum):
     RUST = "rust"
     ASSEMBLYSCRIPT = "assemblyscript"
     PYTHON = "python"
+
+
+class Kind(StrEnum):
+    """What a new guest brings."""
+
+    TOOL = "tool"
+    CHANNEL = "channel"

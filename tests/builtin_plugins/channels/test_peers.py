@@ -280,3 +280,20 @@ async def test_a_channel_without_its_secret_is_listed_with_the_reason(serve: Ser
 
     assert (row.name, row.path) == ("work", "/webhook/work")
     assert "found no secret 'work_secret'" in row.why
+
+
+async def test_a_channel_that_cannot_be_polled_says_why(
+    guest: Any, api: BotApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TELEGRAM_BOT_TOKEN")
+
+    async with guest(ScriptedModel()) as one:
+        why = ""
+        async with asyncio.timeout(20):
+            while not why:
+                await asyncio.sleep(0.02)
+                (row,) = (await ask(one, "list")).channels
+                why = row.why
+
+    assert "the secret TELEGRAM_BOT_TOKEN is not set" in why
+    assert api.calls == []

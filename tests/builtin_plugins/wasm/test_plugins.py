@@ -266,6 +266,10 @@ async def test_what_is_installed_is_a_copy_and_what_changes_in_the_folder_change
         assert row["installed"]
         assert Path(row["folder"]).is_relative_to(tmp_path / "home" / "wasm" / "plugins")
         assert (await sandboxed.operation("wasm.verify"))["intact"]
+        (one,) = (await sandboxed.operation("wasm.verify", name="greeter"))["plugins"]
+        assert (one["name"], one["intact"]) == ("greeter", True)
+        with pytest.raises(TurnError, match="nothing was accepted of a plugin 'greet'"):
+            await sandboxed.operation("wasm.verify", name="greet")
 
         # A newer one takes its place, and one copy is left.
         await sandboxed.operation("wasm.install", folder=str(folder), digest=digest_of(folder))

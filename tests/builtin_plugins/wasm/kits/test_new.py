@@ -10,13 +10,13 @@ from typer.testing import CliRunner
 
 from hookgate.builtin_plugins.wasm.engine.limits import Limits
 from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
-from hookgate.builtin_plugins.wasm.kits import Language
+from hookgate.builtin_plugins.wasm.kits import Kind, Language
 from hookgate.builtin_plugins.wasm.kits.scaffold import create
 from hookgate.builtin_plugins.wasm.packages.manifest import MANIFEST
 from hookgate.cli.app import app
 from hookgate.core.domain.errors import ContentError, StartError
 
-from .examples import ROOT, build, load, manifest, use
+from .examples import ROOT, ask, build, load, manifest, use
 
 KITS = ROOT / "builtin_plugins" / "wasm"
 COPIES = {
@@ -48,6 +48,47 @@ def test_a_new_folder_has_a_manifest_a_page_and_its_own_copy_of_the_kit(
     own = [path for path in written if path.relative_to(folder).as_posix() not in COPIES[language]]
     assert not [path for path in own if "$" in path.read_text()]
     assert "plugin.wasm" in (folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize("language", [Language.RUST, Language.PYTHON])
+def test_a_new_channel_has_a_manifest_with_a_connection_and_says_how_it_is_tried(
+    tmp_path: Path, language: Language
+) -> None:
+    written = create("acme-pager", tmp_path / "new", language, Kind.CHANNEL)
+
+    said = manifest(tmp_path / "new")
+    assert (said.name, said.kind) == ("acme-pager", "channel")
+    assert said.channel is not None
+    assert said.channel.webhook is not None
+    page = (tmp_path / "new/README.md").read_text()
+    assert "hookgate channels pair" in page
+    assert "-w tool" not in page
+    own = [path for path in written if path.name not in ("hookgate.rs", "plugin.wit")]
+    assert not [path for path in own if "$" in path.read_text()]
+
+
+def test_a_channel_in_a_language_without_a_beginning_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StartError, match="expected rust or python"):
+        create("acme", tmp_path / "new", Language.C, Kind.CHANNEL)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("language", [Language.RUST, Language.PYTHON])
+async def test_a_new_channel_builds_and_translates(
+    sandbox: Sandbox, tmp_path: Path, language: Language
+) -> None:
+    create("acme-pager", tmp_path / "new", language, Kind.CHANNEL)
+    build(tmp_path / "new")
+    guest = await load(sandbox, tmp_path / "new", Limits(compile_seconds=200))
+
+    post = {"id": "1", "room": "a", "from": "ada", "text": "é"}
+    read = await ask(guest, "parse_incoming", {"kind": "webhook", "body": json.dumps(post)})
+    said = await ask(guest, "format_outgoing", {"action": "send", "content": "é", "peer": "a"})
+
+    assert read["messages"][0]["content"] == "é"
+    assert json.loads(said["body"]) == {"room": "a", "text": "é"}
 
 
 @pytest.mark.slow
