@@ -574,6 +574,9 @@ def _numbers(cursor: str, count: int) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
+_written = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def _row(session: str, turn_number: int, seq: int, message: Message) -> dict[str, Any]:
     # ASCII escapes carry NUL and lone surrogates, which PostgreSQL's text cannot hold.
     return {
@@ -582,8 +585,8 @@ def _row(session: str, turn_number: int, seq: int, message: Message) -> dict[str
         "seq": seq,
         "turn": message.turn,
         "role": message.role,
-        "taint": json.dumps(sorted(message.taint)),
-        "body": json.dumps(message.to_json(), separators=(",", ":")),
+        "taint": json.dumps(sorted(message.taint)) if message.taint else "[]",
+        "body": _written(message.to_json()),
         "created": message.created,
     }
 
