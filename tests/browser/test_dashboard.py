@@ -244,3 +244,23 @@ async def test_an_address_of_nothing_leads_home(show: Show) -> None:
         await shown.open("no-such-view/%E0%A4%A?x=%E0%A4%A")
         await shown.page.click("main a")
         await shown.until("Everything works as it should.")
+
+
+async def test_an_answer_is_let_go_once_nobody_shows_it(show: Show) -> None:
+    async with show() as shown:
+        await shown.open()
+        await shown.page.evaluate(
+            """async () => {
+              const path = document.scripts[0].src.replace("page.js", "lib/gate.js");
+              const { Gate } = await import(path);
+              globalThis.gate = new Gate();
+              const opened = new Promise((open) => gate.addEventListener(
+                "state", () => gate.state === "open" && open()));
+              gate.connect();
+              await opened;
+              globalThis.answer = new WeakRef(await gate.call("status"));
+            }"""
+        )
+        devtools = await shown.context.new_cdp_session(shown.page)
+        await devtools.send("HeapProfiler.collectGarbage")
+        assert await shown.page.evaluate("() => globalThis.answer.deref() === undefined")

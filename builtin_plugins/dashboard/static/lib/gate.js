@@ -102,7 +102,11 @@ export class Gate extends EventTarget {
 
   /** Do an operation. @param {string} method @param {object} params */
   call(method, params = {}) {
-    return this.stream(method, params).result;
+    const { id, result } = this.stream(method, params);
+    // Nothing follows its answer, which is not kept.
+    const forget = () => this.forget(id);
+    result.then(forget, forget);
+    return result;
   }
 
   /** Do an operation whose events go to `each`.
