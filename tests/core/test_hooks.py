@@ -395,8 +395,8 @@ async def test_a_long_message_is_cut() -> None:
 @pytest.mark.parametrize(
     ("spec", "value", "told"),
     [
-        (hookspecs.before_turn, "no", "of type str, expected Refusal or None"),
-        (hookspecs.before_turn, True, "of type bool, expected Refusal or None"),
+        (hookspecs.before_turn, "no", "of type str, expected Refusal or TurnAnswer or None"),
+        (hookspecs.before_turn, True, "of type bool, expected Refusal or TurnAnswer or None"),
         (hookspecs.before_turn, Verdict.deny("x"), "of type Verdict, expected Refusal"),
         (hookspecs.withhold_capabilities, "abc", "of type str, expected Collection of str"),
         (hookspecs.withhold_capabilities, [1], "list whose item 0 is of type int, expected str"),
