@@ -183,7 +183,9 @@ def _pressed(found: dict[str, Any]) -> list[ReceivedMessage]:
 
 def _message(address: Address, content: Content, choices: Sequence[Choice]) -> dict[str, Any]:
     text = content if isinstance(content, str) else plain_text(content)
-    said: dict[str, Any] = {"channel": address.peer, "text": _escaped(text)}
+    # A question is shown byte by byte; an answer as its Markdown means it.
+    shown = _escaped(text) if choices else mrkdwn(text)
+    said: dict[str, Any] = {"channel": address.peer, "text": shown}
     if choices:
         buttons = [
             {
@@ -199,6 +201,33 @@ def _message(address: Address, content: Content, choices: Sequence[Choice]) -> d
         ]
         said["blocks"] = [*sections, {"type": "actions", "elements": buttons}]
     return said
+
+
+_CODE = re.compile(r"(```.*?(?:```|\Z)|`[^`\n]+`)", re.DOTALL)
+_BOLD = re.compile(r"(\*\*|__)(?=\S)([^\n]{1,2000}?)(?<=\S)\1")
+_HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
+_SLANTED = re.compile(r"(?<![\w*])\*(?=[^\s*])([^*\n]{1,2000}?)(?<=\S)\*(?![\w*])")
+_STRUCK = re.compile(r"~~(?=\S)([^\n]{1,2000}?)(?<=\S)~~")
+_LINK = re.compile(r"\[([^\]\n]{1,500})\]\(((?:https?://|mailto:)[^\s)]{1,2000})\)")
+_ITEM = re.compile(r"^( *)[-*] ", re.MULTILINE)
+
+
+def mrkdwn(text: str) -> str:
+    """Return Markdown as Slack writes it, escaped; code stays as it is.
+
+    Of a link its address is shown beside its name: Slack would hide where it leads.
+    """
+    parts = _CODE.split(text)
+    # Of a split by one group every second part is what the group has found.
+    parts[::2] = map(_marked, map(_escaped, parts[::2]))
+    parts[1::2] = map(_escaped, parts[1::2])
+    return "".join(parts)
+
+
+def _marked(text: str) -> str:
+    text = _LINK.sub(r"\1 (\2)", _ITEM.sub("\\1\u2022 ", text))
+    text = _HEADING.sub("\0\\1\0", _BOLD.sub("\0\\2\0", text))
+    return _STRUCK.sub(r"~\1~", _SLANTED.sub(r"_\1_", text)).replace("\0", "*")
 
 
 def _parts(text: str) -> list[str]:

@@ -10,10 +10,12 @@ import time
 from typing import Any
 from urllib.parse import urlencode
 
+import pytest
 from tests.builtin_plugins.channels.conftest import Serve
 from tests.builtin_plugins.channels.local_platform import Platform
 from tests.builtin_plugins.channels.test_approvals import KEY, Bell, asking, post, signed_json
 
+from hookgate.builtin_plugins.channels.kinds.slack import _said, mrkdwn
 from hookgate.kit.testing.model import ScriptedModel, call, say
 
 # -- json -------------------------------------------------------------------------
@@ -191,3 +193,39 @@ async def test_slack_asks_for_approval_by_buttons(serve: Serve, there: Platform)
     assert changed["blocks"] == []
     assert "allowed by ada" in changed["text"]
     assert bell.rung == ["<& once"]
+
+
+@pytest.mark.parametrize(
+    ("markdown", "shown"),
+    [
+        ("a & <b>", "a &amp; &lt;b&gt;"),
+        ("**bold** and *slanted* and ~~gone~~", "*bold* and _slanted_ and ~gone~"),
+        ("## Title\n- one\n* two", "*Title*\n• one\n• two"),
+        ("[here](https://a.example/?x=1&y=2)", "here (https://a.example/?x=1&amp;y=2)"),
+        ("`**x**` and ```\n**y** <z>\n```", "`**x**` and ```\n**y** &lt;z&gt;\n```"),
+        ("2 * 3 * 4, **half", "2 * 3 * 4, **half"),
+        ("<!channel> [a](javascript:b)", "&lt;!channel&gt; [a](javascript:b)"),
+    ],
+)
+def test_slack_shows_what_markdown_means(markdown: str, shown: str) -> None:
+    assert mrkdwn(markdown) == shown
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        ({"channel_type": "im"}, None),
+        ({"type": "app_mention"}, True),
+        ({"text": "say, <@UBOT>, is it?"}, True),
+        ({"text": "lunch?"}, False),
+    ],
+)
+async def test_slack_says_in_a_channel_who_was_spoken_to(
+    event: dict[str, Any], expected: bool | None
+) -> None:
+    said = {"type": "message", "channel": "C1", "ts": "1.2", "user": "U1", "text": "hi", **event}
+    found = {"event": said, "authorizations": [{"user_id": "UBOT", "is_bot": True}]}
+
+    (message,) = _said(found)
+
+    assert message.addressed is expected
