@@ -289,7 +289,7 @@ def shown_of(question: Row, turns: Sequence[Hit], facts: Sequence[Hit]) -> Shown
     def count(text: str) -> int:
         return -(-len(text) // 4)
 
-    hits = fused(worthy(facts), worthy(turns))
+    hits = fused(facts, worthy(turns))
     packing = Packing(SHOWN_TOKENS, count, ())
     for hit in hits:
         if not packing.full:

@@ -286,7 +286,7 @@ class Keeper:
                 as of its commit, and only what may have changed is asked for.
             turn: Given for the message of a turn, which may ask for nothing, and told of what is
                 beside: below the floor of relevance no turns are found, and no facts that a word
-                alone speaks for; and none that is worth much less than the best one.
+                alone speaks for; nor is a turn that is worth much less than the best one.
 
         Raises:
             StoreError: The store cannot be read.
@@ -323,7 +323,7 @@ class Keeper:
         episodes.note_no_facts(empty, moment)
         facts = [hit for hit in facts if hit.kind == "note" or hit.turn not in without]
         if turn is not None:
-            turns, facts = worthy(turns), worthy(facts)
+            turns = worthy(turns)
             told = {(hit.scope, hit.id) for hit in turn.orders}
             facts = [hit for hit in facts if (hit.scope, hit.id) not in told]
         if turn is not None and turn.near is not None:

@@ -476,6 +476,15 @@ async def test_explain_says_what_a_line_is_worth_and_why_nothing_is_recalled(tal
         assert unknown["reason"] == "nothing is remembered of this session yet"
 
 
+async def test_a_fact_is_recalled_beside_one_for_which_more_speaks(talking: Any) -> None:
+    async with talking() as talk:
+        await talk.say("My wife is called Eve. I'm allergic to peanuts.")
+        await talk.chatter(6)
+        await talk.say("I'm going to dinner with my wife, any restaurant?")
+        assert "- fact: the user's wife: Eve" in talk.recalled
+        assert "- fact: the user is allergic to peanuts" in talk.recalled
+
+
 async def test_a_row_is_meant_by_how_its_id_ends(talking: Any) -> None:
     async with talking() as talk:
         await talk.say("My dog is called Luna.")

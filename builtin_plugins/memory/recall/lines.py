@@ -28,7 +28,7 @@ LEAST_TOKENS = 8
 MORE = "[More of it]"
 
 CUT = 0.5
-"""What a line has to be worth, beside the best one of its kind."""
+"""What a turn has to be worth for a line, beside the best one."""
 
 MOST_LINES = 200
 """Lines that are looked at for one context."""
@@ -46,10 +46,14 @@ def fused(*found: Sequence[Hit]) -> list[Hit]:
     return [hit for _, hit in placed]
 
 
-def worthy(hits: Sequence[Hit]) -> list[Hit]:
-    """Return the hits of one search that are worth a line, in their order; notes always are."""
-    least = CUT * max([hit.score for hit in hits], default=0.0)
-    return [hit for hit in hits if hit.score >= least or hit.kind == "note"]
+def worthy(turns: Sequence[Hit]) -> list[Hit]:
+    """Return the turns of a search that are worth a line, the best first.
+
+    A fact is short, and what it is asked by says little of how much it matters: an allergy is
+    recalled beside the name of whom one has dinner with.
+    """
+    least = CUT * turns[0].score if turns else 0.0
+    return [hit for hit in turns if hit.score >= least]
 
 
 @dataclass(slots=True)
