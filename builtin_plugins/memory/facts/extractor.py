@@ -267,7 +267,7 @@ def _values(
 
 def _given_up(match: re.Match[str]) -> list[tuple[Ref, str, str]]:
     did, how = match["did"].casefold(), match["how"] or ""
-    if not how and did not in {"sold", "sell", "lost"}:
+    if not how and did not in {"sold", "sell"}:
         return []
     if match["role"]:
         who = Ref("role", _KNOWN.roles[match["role"].casefold()], ME)

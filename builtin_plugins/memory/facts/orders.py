@@ -36,6 +36,9 @@ def order_in(sentence: str, at: datetime) -> list[Assertion]:
         said = back = True
     if not what or not said or EXPRESSIONS["here"].search(what):
         return []
+    advises = (match["asking"] or "").casefold().startswith("you ") and language is None
+    if advises and EXPRESSIONS["whole"].search(what) is None:
+        return []  # `you should always use a helmet` speaks of no answers
     if never and what.startswith("ask "):
         return []  # whom to ask is for policy to say, and not to be forgotten once
     until = at if match["excused"] or (back and (never or language is None)) else None
