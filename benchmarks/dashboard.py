@@ -340,6 +340,8 @@ async def remember(page: Any, minutes: float, seen: Seen) -> None:
             metrics = (await devtools.send("Performance.getMetrics"))["metrics"]
             held = next(one["value"] for one in metrics if one["name"] == "JSHeapUsedSize")
             seen.memory.append(held / 1e6)
+            # What is noted here is none of the page's.
+            await page.evaluate("() => { globalThis.took = []; }")
 
 
 # -- figures -----------------------------------------------------------------------
