@@ -206,6 +206,7 @@ graph: $(DEV)  ## write the graph that queries are computed by anew
 
 docs: $(DEV)  ## write the generated pages and lines of the documentation anew
 	@$(PY) -m docs.hook_pages
+	@$(PY) -m docs.turn_picture
 	@$(PY) -m docs.configuration_page
 	@$(PY) -m docs.wire_page
 	@$(PY) -m docs.commands_table

@@ -16,6 +16,7 @@ from typing import Any
 import pluggy
 import pytest
 from docs.hook_pages import PAGES, Hook, contract_line, header, hooks, index_table
+from docs.turn_picture import CORE, PICTURE, drawing
 
 from hookgate import hookspecs
 from hookgate.core.hooks.caller import Hooks
@@ -130,6 +131,21 @@ def test_the_example_in_the_docstring_implements_the_hook(hook: Hook) -> None:
 
 def test_the_index_lists_every_hook_with_its_contract() -> None:
     assert index_table() in (PAGES / "index.md").read_text(encoding="utf-8"), "run `make docs`"
+
+
+def test_the_picture_of_a_turn_shows_its_hooks_in_their_order() -> None:
+    shown = PICTURE.read_text(encoding="utf-8")
+
+    assert shown == drawing(), "run `make docs`, and commit docs/turn.svg"
+    turn = [hook.name for hook in HOOKS.values() if hook.section != "Wiring"]
+    assert [name for name in re.findall(r">(\w+)</text>", shown) if name in HOOKS] == turn
+
+
+def test_the_picture_of_a_turn_names_no_hook_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CORE, "before_lunch", "a meal")
+
+    with pytest.raises(ValueError, match="before_lunch"):
+        drawing()
 
 
 def test_the_readme_counts_the_hooks() -> None:
