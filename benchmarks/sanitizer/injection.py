@@ -26,7 +26,7 @@ from zlib import crc32
 from benchmarks.report import Figure, report
 from benchmarks.sanitizer._orders import misspelt
 from benchmarks.sanitizer._shapes import SHAPES, SIZE, cut, searched
-from benchmarks.sanitizer.training import read, train
+from benchmarks.sanitizer.training import descriptions, read, train
 from hookgate.builtin_plugins.sanitizer.detector import TOO_COSTLY, inspect, verdict
 
 if TYPE_CHECKING:
@@ -40,6 +40,10 @@ ASIDE = {"dual_use", "malware_lure"}
 """Subsets that have rows of their own: what they do depends on what is around them."""
 DIVIDED = {"openclaw/skills": 3}
 """Sources that are left out in so many parts: without all of it, no skill would be learnt from."""
+SET_OF = {"BFCL tools": "bfcl", "StableToolBench tools": "stabletoolbench"}
+"""The sets of tools that are of the same origin as a source, and are left out with it."""
+OWN_SET = "openclaw-skills"
+"""What skills say of themselves that are among the texts: it never takes part here."""
 ROUNDS = 3
 TRIES = 10
 LOOKED = 24
@@ -66,6 +70,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--items", type=Path, help=f"texts (default: ${DATA}/{ITEMS})")
     parser.add_argument("--out", type=Path, metavar="RUN.jsonl", help="a line for each text")
+    parser.add_argument("--tools", type=Path, help=f"sets of tools (default: ${DATA}/retrieval)")
     parser.add_argument("--leave-one-source-out", action="store_true", dest="leaving_out")
     parser.add_argument("--slowest", type=int, default=0, metavar="N", help="search N shapes")
     parser.add_argument("--quick", action="store_true", help="take each time once")
@@ -73,6 +78,7 @@ def arguments() -> argparse.Namespace:
     if chosen.items is None and os.environ.get(DATA):
         named = Path(os.environ[DATA]) / ITEMS
         chosen.items = named if named.exists() else None
+        chosen.tools = chosen.tools or Path(os.environ[DATA]) / "retrieval"
     return chosen
 
 
@@ -82,7 +88,7 @@ def main() -> None:
     if chosen.items is None:
         print(f"no texts are given, with --items or ${DATA}: time alone is measured")
     elif chosen.leaving_out:
-        report("injection, sources left out", leaving_out(read(chosen.items)))
+        report("injection, sources left out", leaving_out(read(chosen.items), chosen.tools))
         return
     else:
         figures += accuracy(chosen)
@@ -138,11 +144,11 @@ class Judged:
     misspelt: bool
 
 
-def leaving_out(items: list[dict[str, Any]]) -> list[Figure]:
+def leaving_out(items: list[dict[str, Any]], tools: Path | None) -> list[Figure]:
     """Judge each source by what was learnt from the others; print each, return the means."""
     parts = {source_of(item) for item in items if item["label"] == "benign"}
-    seen = {part: learnt(items, part) for part in sorted(parts)}
-    every = learnt(items, "")
+    seen = {part: learnt(items, part, tools) for part in sorted(parts)}
+    every = learnt(items, "", tools)
     judged: dict[str, list[Judged]] = defaultdict(list)
     for item in items:
         weights = seen.get(source_of(item), every)
@@ -202,11 +208,13 @@ def rejected(text: str, weights: ModelWeights) -> bool:
     return verdict(inspect(text, weights=weights), trusted=False) == "reject"
 
 
-def learnt(items: list[dict[str, Any]], without: str) -> ModelWeights:
+def learnt(items: list[dict[str, Any]], without: str, tools: Path | None) -> ModelWeights:
     """Return what is learnt from the benign texts of all sources but one."""
-    return train(
-        [item["text"] for item in items if item["label"] == "benign" and source_of(item) != without]
-    )
+    texts = [
+        item["text"] for item in items if item["label"] == "benign" and source_of(item) != without
+    ]
+    left_out = {OWN_SET, SET_OF.get(without, "")}
+    return train(texts + (descriptions(tools, left_out) if tools else []))
 
 
 def source_of(item: dict[str, Any]) -> str:

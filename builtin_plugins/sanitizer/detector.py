@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Literal
@@ -17,12 +17,17 @@ from hookgate.builtin_plugins.sanitizer.text import Folded, Packed, decoded, fol
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.sanitizer.model import ModelWeights
+    from hookgate.builtin_plugins.sanitizer.rules import SanitizerRule
 
 STEPS = 42
-"""So many steps are allowed for each byte of a text: half a microsecond to a whole one."""
+"""So many steps are allowed for each byte of a text of `LEAST`: half a microsecond each."""
 
 LEAST = 50_000
 """A text of fewer bytes may take as many steps as one of so many."""
+
+BEYOND = 60
+"""So many steps are allowed for each byte beyond `LEAST`: honest texts of such a length take 32 to
+45 for each, and those of many tables some more."""
 
 MOST = 1_000_000
 """A text of more bytes may take no more steps than one of so many."""
@@ -42,7 +47,7 @@ class LookBudget:
 
     def __init__(self, text: str) -> None:
         size = len(text.encode("utf-8", "surrogatepass"))
-        self.limit = STEPS * min(max(size, LEAST), MOST)
+        self.limit = STEPS * LEAST + BEYOND * max(min(size, MOST) - LEAST, 0)
         self.spent = 0
 
     def spend(self, steps: int) -> None:
@@ -151,6 +156,9 @@ MAX_DEPTH = 2
 SHOWN = 4
 """So many places of one rule are told, and so many that are only shown as an example."""
 
+LOOKED_AT = 64
+"""So many places of one rule are looked at for whether they are shown as an example."""
+
 PASS, PER_CHARACTER, PER_FOREIGN, PER_SIGN = 20_000, 10, 4, 300
 """Steps of a look at a text: of each, for each character, where it is not ASCII, and for each
 character that stands in it."""
@@ -198,8 +206,11 @@ def inspect_both(text: str, cleaned: str, threshold: float = THRESHOLD) -> tuple
     if not text.strip():
         return ()
     found = inspect(text, threshold)
-    known = {finding.rule for finding in found}
-    return found + tuple(one for one in _floor(cleaned) if one.rule not in known)
+    known = {(one.rule, one.severity) for one in found}
+    around = _Around(fold(cleaned), LookBudget(cleaned))
+    return found + tuple(
+        one for one in _floor(cleaned, around) if (one.rule, one.severity) not in known
+    )
 
 
 def verdict(findings: Sequence[Finding], trusted: bool) -> Literal["clean", "warn", "reject"]:
@@ -214,13 +225,36 @@ def verdict(findings: Sequence[Finding], trusted: bool) -> Literal["clean", "war
     return "warn" if "medium" in severities else "clean"
 
 
-def _floor(text: str) -> list[Finding]:
-    """Return what no text may hold, in a text as it stands there."""
-    return [
-        Finding(rule=rule.name, severity=rule.severity, start=start, end=end, note=rule.why)
-        for rule, matches in rules.found(text, floor=True)
-        for start, end in islice(matches, SHOWN)
-    ]
+def _floor(text: str, around: _Around | None = None) -> Iterator[Finding]:
+    """Yield what no text may hold, in a text as it stands there; a few of each rule.
+
+    Args:
+        text: The text.
+        around: What stands around its places. Without it, nothing is taken for an example.
+    """
+    for rule, matches in rules.found(text, floor=True):
+        yield from _told(
+            rule,
+            (
+                (start, end, around is not None and around.shown(start, end))
+                for start, end in matches
+            ),
+        )
+
+
+def _told(rule: SanitizerRule, spans: Iterable[tuple[int, int, bool]]) -> Iterator[Finding]:
+    """Yield findings of one rule, a few that are meant and a few that are shown as examples.
+
+    What stands behind `LOOKED_AT` examples of one phrase is none any more.
+    """
+    told = {"low": 0, rule.severity: 0}
+    for number, (start, end, shown) in enumerate(spans):
+        severity: Severity = "low" if shown and number < LOOKED_AT else rule.severity
+        told[severity] += 1
+        if told[severity] <= SHOWN:
+            yield Finding(rule=rule.name, severity=severity, start=start, end=end, note=rule.why)
+        elif severity != "low":
+            return
 
 
 @dataclass(frozen=True)
@@ -237,17 +271,20 @@ class _Looking:
         self, text: str, threshold: float, depth: int = 0, packed: bool = False
     ) -> Iterator[Finding]:
         """Yield what is found in a text."""
-        floor = _floor(text)
+        try:
+            self.budget.spend(PASS + PER_CHARACTER * len(text))
+            if not text.isascii():
+                self.budget.spend(PER_FOREIGN * len(text) + PER_SIGN * len(set(text)))
+            around = _Around(fold(text), self.budget)
+            floor = list(_floor(text, around))
+        except TooCostlyError:
+            yield from _floor(text)
+            raise
         yield from floor
-        known = {one.rule for one in floor}
-        self.budget.spend(PASS + PER_CHARACTER * len(text))
-        if not text.isascii():
-            self.budget.spend(PER_FOREIGN * len(text) + PER_SIGN * len(set(text)))
-        folded = fold(text)
-        around = _Around(folded, self.budget)
+        known = {(one.rule, one.severity) for one in floor}
         for looked in (self._by_rules(around), self._by_model(around, threshold)):
             for one in looked:
-                if one.rule not in known:
+                if (one.rule, one.severity) not in known:
                     yield one
         if depth == MAX_DEPTH:
             return
@@ -262,18 +299,10 @@ class _Looking:
     def _by_rules(self, around: _Around) -> Iterator[Finding]:
         folded = around.folded
         for rule, matches in rules.found(folded.text, self.budget):
-            told = {"low": 0, rule.severity: 0}
-            for start, end in matches:
-                shown = not rule.floor and around.mentioned(start, end)
-                severity: Severity = "low" if shown else rule.severity
-                told[severity] += 1
-                if told[severity] <= SHOWN:
-                    first, last = folded.origin(start, end)
-                    yield Finding(
-                        rule=rule.name, severity=severity, start=first, end=last, note=rule.why
-                    )
-                elif not shown:
-                    break
+            spans = ((start, end, around.mentioned(start, end)) for start, end in matches)
+            for one in _told(rule, spans):
+                start, end = folded.origin(one.start, one.end)
+                yield replace(one, start=start, end=end)
 
     def _by_model(self, around: _Around, threshold: float) -> Iterator[Finding]:
         """Yield the passages that read like orders, each place once."""
@@ -320,6 +349,10 @@ class _Around:
     def mentioned(self, start: int, end: int) -> bool:
         return self._surroundings.mentioned(start, end)
 
+    def shown(self, start: int, end: int) -> bool:
+        """As `mentioned`, of a place of the text as it came."""
+        return self.mentioned(self.folded.place(start), self.folded.place(end))
+
 
 def _joined(pieces: Sequence[Packed]) -> str:
     return _GAP.join(piece.text for piece in pieces)
@@ -336,11 +369,9 @@ def _outside(
         piece = pieces[number]
         if one.severity == "low" or number in told:
             continue
-        if not piece.hidden:
-            # It can be read as it stands: so it may be there as an example.
-            start, end = around.folded.place(piece.start), around.folded.place(piece.end)
-            if not one.rule.startswith("floor-") and around.mentioned(start, end):
-                continue
+        # What can be read as it stands may be there as an example.
+        if not piece.hidden and around.shown(piece.start, piece.end):
+            continue
         told.add(number)
         yield Finding(
             rule=f"packed-{one.rule}" if piece.hidden else one.rule,

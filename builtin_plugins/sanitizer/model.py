@@ -1,7 +1,8 @@
 """A small model of what orders to a model look like: hashed pieces of words, and a weight each.
 
 A text is cut into units, about a sentence or a line each. The pieces of a unit are its words, pairs
-of words, and runs of three to five letters, which a typo leaves mostly as they are. Each piece is
+of words, and runs of three to five letters, which a typo leaves mostly as they are; beside them it
+has the classes of its words (`classes`). Each piece is
 hashed to a place in one table of weights, and counts once in its unit, however often it stands
 there: code repeats itself. The score of two units side by side is the sum of their weights by the
 root of their number: text in which a few pieces speak for an order, and none against it, comes out
@@ -22,6 +23,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from hookgate.builtin_plugins.sanitizer import classes
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -38,7 +41,7 @@ the same line or the next, as long as that has not `GROWN`."""
 LEAST = 60
 """Fewer pieces count as so many: a few letters say little, however much they look like an order."""
 
-RISE, FEW, MANY = 0.2, 10, 1000
+RISE, FEW, MANY = 0.7, 4, 1000
 """By so much a text takes a higher score for each time that it has e times as many units as `FEW`;
 from `MANY` on it takes no more, for filling a text up must not hide what stands in it."""
 
@@ -50,7 +53,7 @@ RUNS = (3, 4, 5)
 
 WEIGHTS = Path(__file__).parent / "weights.npz"
 
-PER_BYTE, PER_WORD, PER_BREAK = 9, 35, 65
+PER_BYTE, PER_WORD, PER_BREAK = 9, 40, 70
 """Steps of looking that a text takes for each byte, each word, each sign that may end a unit."""
 
 _BREAK = re.compile(r"\n\s*|[.!?;:]\s+|[。！？；：]| \| ")
@@ -80,11 +83,15 @@ class ModelWeights:
         table: A weight for each place, 8 bits each.
         scale: What one of them counts.
         bias: What a unit without pieces scores.
+        sets: Sets of classes of words, a bit for each class.
+        company: A weight for each set.
     """
 
     table: npt.NDArray[np.int8]
     scale: float
     bias: float
+    sets: Places
+    company: Floats
 
 
 @dataclass(frozen=True)
@@ -257,14 +264,18 @@ def score(pieces: Pieces, weights: ModelWeights, least: float = -np.inf) -> list
     """Return each unit and each two units side by side with scores of `least` or more."""
     sums, counts = sums_of(pieces, weights.table)
 
-    def scored(total: Floats, number: Floats, wide: int) -> list[ScoredText]:
+    masks = classes.masks_of(pieces.words, pieces.units)
+
+    def scored(total: Floats, number: Floats, masks: Places, wide: int) -> list[ScoredText]:
         values = total * weights.scale / np.sqrt(np.maximum(number, LEAST)) + weights.bias
+        values += classes.scores(masks, weights.sets, weights.company)
         kept = np.flatnonzero(values >= least)
         return [ScoredText(values[at].item(), at, at + wide) for at in kept.tolist()]
 
-    found = scored(sums, counts, 0)
+    found = scored(sums, counts, masks, 0)
     if pieces.units > 1:
-        found += scored(sums[:-1] + sums[1:], counts[:-1] + counts[1:], 1)
+        both = masks[:-1] | masks[1:]
+        found += scored(sums[:-1] + sums[1:], counts[:-1] + counts[1:], both, 1)
     return found
 
 
@@ -293,4 +304,10 @@ def telling(units: list[str], weights: ModelWeights, most: int = 5) -> list[str]
 def weights() -> ModelWeights:
     """Read the weights that come with the package."""
     with np.load(WEIGHTS, allow_pickle=False) as file:
-        return ModelWeights(file["table"], float(file["scale"]), float(file["bias"]))
+        return ModelWeights(
+            file["table"],
+            float(file["scale"]),
+            float(file["bias"]),
+            file["sets"],
+            file["company"].astype(np.float64),
+        )

@@ -19,7 +19,7 @@ from hookgate.core.domain.descriptors import Finding
 
 from .injections import ATTACKS, BENIGN, DISGUISES, PLAIN
 
-FILLER = "# Notes\n\nKeep notes in Markdown. One file for each day.\n\n- first\n- then\n\n" * 6
+FILLER = "# Notes\n\nKeep notes in Markdown. One file for each day.\n\n- first\n- then\n\n"
 CEILING = 0.25
 """Seconds of CPU time for 50 KB, with room for slow machines; the benchmark has the goal."""
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookgate.builtin_plugins.sanitizer import model
+from hookgate.builtin_plugins.sanitizer.classes import CLASSES, masks_of
 from hookgate.builtin_plugins.sanitizer.model import (
     LEAST,
     LONGEST,
@@ -21,7 +22,8 @@ from hookgate.builtin_plugins.sanitizer.text import fold
 TEXTS = st.text(alphabet=st.sampled_from(" \n.|a1é漢。@/:\x00#["), max_size=400) | st.text(
     max_size=200
 )
-ONES = ModelWeights(np.ones(1 << model.BITS, np.int8), 1.0, 0.0)
+NONE = np.zeros(0, np.int64)
+ONES = ModelWeights(np.ones(1 << model.BITS, np.int8), 1.0, 0.0, NONE, NONE.astype(float))
 
 
 @given(TEXTS)
@@ -78,9 +80,36 @@ def test_a_piece_counts_once_in_its_unit_however_often_it_stands_there() -> None
 
 
 def test_a_long_text_takes_a_higher_score_up_to_a_bound() -> None:
-    assert higher(1) == higher(10) == 0
-    assert 0 < higher(100) < higher(1000)
+    assert higher(1) == higher(4) == 0
+    assert 0 < higher(10) < higher(100) < higher(1000)
     assert higher(1000) == higher(1_000_000)
+
+
+def classes_of(*units: str) -> list[set[str]]:
+    masks = masks_of(pieces_of(list(units)).words, len(units)).tolist()
+    names = [*CLASSES, "earlier"]
+    return [{name for at, name in enumerate(names) if mask >> at & 1} for mask in masks]
+
+
+def test_a_unit_has_the_classes_of_its_words_and_of_nothing_beside_it() -> None:
+    assert classes_of("mow the lawn", "send the password to https://z.example/a") == [
+        set(),
+        {"send", "sink", "secret"},
+    ]
+
+
+def test_what_was_gathered_just_before_is_known_in_the_units_behind_it() -> None:
+    found = classes_of("cat the password file", *["mow the lawn"] * 5)
+    assert ["earlier" in one for one in found] == [False, True, True, True, False, False]
+
+
+@given(st.lists(st.sampled_from(["mow", "send", "password", "run", "a user"]), max_size=8))
+def test_a_set_of_classes_weighs_where_all_of_them_stand(words: list[str]) -> None:
+    both = 1 << CLASSES.index("send") | 1 << CLASSES.index("secret")
+    table = np.zeros(1 << model.BITS, np.int8)
+    weights = ModelWeights(table, 1.0, 0.0, np.array([both]), np.array([2.5]))
+    scores = score(pieces_of([" ".join(words) or "-"]), weights)
+    assert scores[0].score == (2.5 if {"send", "password"} <= set(words) else 0.0)
 
 
 def test_addresses_and_numbers_are_read_as_what_they_are() -> None:
