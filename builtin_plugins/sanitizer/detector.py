@@ -16,7 +16,7 @@ from hookgate.builtin_plugins.sanitizer.settings import THRESHOLD
 from hookgate.builtin_plugins.sanitizer.text import Folded, Packed, decoded, fold
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.sanitizer.model import ModelWeights
+    from hookgate.builtin_plugins.sanitizer.model import ModelWeights, ScoredText
     from hookgate.builtin_plugins.sanitizer.rules import SanitizerRule
 
 STEPS = 42
@@ -157,7 +157,8 @@ SHOWN = 4
 """So many places of one rule are told, and so many that are only shown as an example."""
 
 LOOKED_AT = 64
-"""So many places of one rule are looked at for whether they are shown as an example."""
+"""So many places of one rule, or of the model, are looked at for whether they are shown as an
+example."""
 
 PASS, PER_CHARACTER, PER_FOREIGN, PER_SIGN = 20_000, 10, 4, 300
 """Steps of a look at a text: of each, for each character, where it is not ASCII, and for each
@@ -316,22 +317,36 @@ class _Looking:
         sure = model.score(model.pieces_of(texts), self.weights, bar)
         # One unit says better where it is than two.
         sure.sort(key=lambda one: (one.last - one.first, -one.score, one.first))
-        taken: set[int] = set()
-        told = 0
-        for one in sure:
-            if taken.isdisjoint(range(one.first, one.last + 1)) and told < PASSAGES:
-                told += 1
-                taken.update(range(one.first, one.last + 1))
-                start, end = units[one.first][0], units[one.last][1]
+        # What is shown as an example covers no wider passage that is meant.
+        shown = {
+            one
+            for one in sure[:LOOKED_AT]
+            if around.mentioned(units[one.first][0], units[one.last][1])
+        }
+        severities: tuple[Severity, ...] = ("medium", "low")
+        for severity in severities:
+            alike = [one for one in sure if (one in shown) is (severity == "low")]
+            for one in _apart(alike)[:PASSAGES]:
                 said = ", ".join(model.telling(texts[one.first : one.last + 1], self.weights))
-                first, last = folded.origin(start, end)
+                first, last = folded.origin(units[one.first][0], units[one.last][1])
                 yield Finding(
                     rule="order",
-                    severity="low" if around.mentioned(start, end) else "medium",
+                    severity=severity,
                     start=first,
                     end=last,
                     note=f"reads like an order to a model ({one.score:.1f}): {said}",
                 )
+
+
+def _apart(passages: Iterable[ScoredText]) -> list[ScoredText]:
+    """Return those that share no unit with one before them."""
+    taken: set[int] = set()
+    found = []
+    for one in passages:
+        if taken.isdisjoint(range(one.first, one.last + 1)):
+            taken.update(range(one.first, one.last + 1))
+            found.append(one)
+    return found
 
 
 @dataclass(frozen=True)
