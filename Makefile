@@ -183,7 +183,7 @@ weigh: $(DEV)  ## count what the product weighs, against what is recorded
 
 # -- making -------------------------------------------------------------------------
 
-.PHONY: build pyz vectors graph docs picture constraints clean help
+.PHONY: build pyz vectors graph docs docs-site picture constraints clean help
 build: $(DEV)  ## sdist and wheel, in dist/
 	@$(PY) -m build --no-isolation --outdir dist .
 
@@ -212,6 +212,12 @@ docs: $(DEV)  ## write the generated pages and lines of the documentation anew
 	@$(PY) -m docs.commands_table
 	@$(PY) -m docs.inventory_record
 
+# In a group of its own: the theme weighs 62 MB. A link that leads nowhere fails.
+docs-site: $(DEV)  ## the documentation as a site to read and search offline, in build/site
+	@$(call install,--group site)
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --clean
+	@echo "build/site/index.html is where to begin"
+
 picture: $(BROWSER)  ## draw the pictures of the demo and of the dashboard anew
 	@$(PY) -m docs.demo_picture
 	@$(PY) -m docs.dashboard_picture
@@ -221,7 +227,7 @@ picture: $(BROWSER)  ## draw the pictures of the demo and of the dashboard anew
 constraints: .venv/stamp-venv  ## pin today's versions in constraints.txt
 	@$(PY) -m venv --clear .venv-pins
 	@.venv-pins/bin/python -m pip install -qq --upgrade pip
-	@.venv-pins/bin/python -m pip install -qq --group dev --group pyz --group browser \
+	@.venv-pins/bin/python -m pip install -qq --group dev --group pyz --group browser --group site \
 	  --editable '.[$(EXTRAS)]'
 	@{ sed -n '/^#/p' constraints.txt; \
 	   .venv-pins/bin/python -m pip freeze --all --exclude-editable --exclude setuptools \
