@@ -22,7 +22,7 @@ def test_what_there_is_is_listed_switched_and_shown(hookgate: CommandLine) -> No
     on = hookgate("inventory", "enable", CLOCK, "--json")
 
     assert listed.code == 0
-    assert "native:native:global:global:tool:calculate" in listed.out
+    assert "native/calculate" in listed.out
     assert "the next ones: --after 'native:native:global:global:tool:clock'" in listed.out
     assert "sources" in listed.out
     for said in (off, shown):
@@ -54,4 +54,5 @@ def test_what_is_not_there_is_told(hookgate: CommandLine) -> None:
     ran = hookgate("inventory", "disable", "native:nothing")
 
     assert ran.code == 1
-    assert "expected source:runtime:scope:agent:kind:key" in ran.err
+    assert "found 'native:nothing', which nothing in the inventory is called" in ran.err
+    assert "did you mean" in ran.err
