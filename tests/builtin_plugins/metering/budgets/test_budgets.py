@@ -381,7 +381,7 @@ async def test_a_caller_that_goes_away_leaves_nothing_held_and_nothing_open(
         clock.advance(3)
         await budgets.tick()
         budgets.settle(await expect_hold(budgets, want(10)), [0])
-    # A write that was under way when its caller went ends behind that, and is made good by the next.
+    # A write that was under way when its caller went ends behind that; the next makes it good.
     assert await open_calls(store) == set()
 
 
