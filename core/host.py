@@ -28,7 +28,7 @@ from hookgate.core.domain.ports import (
     TOKENS,
     Key,
 )
-from hookgate.core.domain.turn import HERE, Origin, TurnRequest
+from hookgate.core.domain.turn import BEGUN_IN, HERE, Origin, TurnRequest
 from hookgate.core.hooks.tasks import contained_task
 from hookgate.core.registry.admission import (
     admit_capability,
@@ -617,7 +617,9 @@ class Host:
         """
         # It is no part of the turn that it was begun in, and may wait for that one's lane.
         context = copy_context()
-        context.run(HERE.set, None)
+        if (here := HERE.get()) is not None:
+            context.run(BEGUN_IN.set, here)
+            context.run(HERE.set, None)
         task = contained_task(work, name=name, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._reap)

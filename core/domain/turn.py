@@ -529,6 +529,10 @@ HERE: ContextVar[tuple[Turn, Any] | None] = ContextVar("hookgate_here", default=
 """The turn that the code here runs in, and the call in it that is judged or run, if one is; None
 outside of turns, and in what a plugin has spawned."""
 
+BEGUN_IN: ContextVar[tuple[Turn, Any] | None] = ContextVar("hookgate_begun_in", default=None)
+"""What `HERE` was where a plugin has spawned the work that is done here: it may know all that was
+read there."""
+
 
 class TurnKey(Generic[T]):
     """A typed key of a turn's scratch space. Make one per module, compare by identity."""

@@ -230,6 +230,55 @@ async def test_the_taint_that_its_caller_tells_of_is_joined() -> None:
     assert "mail:eve" in turn.taint
 
 
+@pytest.mark.parametrize("task", ["spawned", "spawned in what was spawned"])
+async def test_work_that_a_tool_has_spawned_calls_as_tainted_as_the_tool(task: str) -> None:
+    async def send(turn: Turn, made: asyncio.Future[FinishedCall], again: bool) -> None:
+        if again:
+            gate.host.spawn(send(turn, made, False), name="again")
+        else:
+            made.set_result(await turn.call("send", {"text": "what I have just fetched"}))
+
+    async def run(turn: Turn, _: Mapping[str, Any]) -> str:
+        made: asyncio.Future[FinishedCall] = asyncio.get_running_loop().create_future()
+        gate.host.spawn(send(turn, made, task != "spawned"), name="send")
+        return (await made).result.status
+
+    tools = Tools(outer_tool(run, flags=FETCHES), echo_tool("send", flags=SENDS))
+    gate = gateway(model(), Careful(), tools)
+    async with gate:
+        turn = await turned(gate.host)
+    assert turn.calls[-1].result.content == "denied"
+
+
+async def test_a_call_in_the_turn_that_one_is_nested_in_is_tainted_by_both() -> None:
+    """What a nested turn has read goes out by the turn above no more than by itself."""
+    told: list[tuple[str, frozenset[str]]] = []
+
+    async def inner(turn: Turn, _: Mapping[str, Any]) -> str:
+        assert turn.parent is not None
+        turn.extra_taint |= {"mail:eve"}
+        sent = await turn.parent.call("send", {"text": "what the nested turn has read"})
+        await turn.parent.call("fetch", {"text": "page"})
+        told.append((sent.result.status, turn.taint))
+        return "done"
+
+    async def run(turn: Turn, _: Mapping[str, Any]) -> str:
+        return (await gate.host.nested_turn(turn, "more")).answer
+
+    tools = Tools(
+        outer_tool(run),
+        outer_tool(inner, "inner"),
+        echo_tool("send", flags=SENDS),
+        echo_tool("fetch", flags=FETCHES),
+    )
+    script = Script(call(("c1", "outer", {})), call(("c2", "inner", {})), say("in"), say("out"))
+    gate = gateway(Scripted(script), Careful(), tools)
+    async with gate:
+        turn = await turned(gate.host)
+    assert told == [("denied", {"mail:eve", "tool:fetch"})]
+    assert turn.taint == {"mail:eve", "tool:fetch"}
+
+
 async def test_a_call_without_a_model_keeps_what_its_inner_calls_have_read() -> None:
     async def run(turn: Turn, _: Mapping[str, Any]) -> str:
         await turn.call("fetch", {"text": "page"})

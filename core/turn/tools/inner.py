@@ -22,7 +22,7 @@ from hookgate.core.domain.errors import (
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import CLEAN, ToolUse, new_id
 from hookgate.core.domain.strict_json import canonical
-from hookgate.core.domain.turn import HERE, TurnKey
+from hookgate.core.domain.turn import BEGUN_IN, HERE, TurnKey
 from hookgate.core.hooks.tasks import contained_task, until_over
 from hookgate.core.settings.secret_store import redact_json
 from hookgate.core.turn.tools.call import Call
@@ -88,11 +88,14 @@ class InnerCalls:
         use = ToolUse(id=new_id("call"), name=name, input=json_ready(arguments))
         item = self._placed(turn, Call(use, inner=True), made)
         made.count += 1
-        turn.extra_taint |= taint | _of_caller(item.outer)
+        turn.extra_taint |= taint | _of_caller(item.outer) | _of_elsewhere(turn)
         task = contained_task(self._made(turn, item, made))
         made.under_way[task] = item
         task.add_done_callback(made.under_way.pop)
-        await _ended(task)
+        try:
+            await _ended(task)
+        finally:
+            _has_read_elsewhere(turn, item)
         if task.cancelled():
             raise TurnCancelledError(f"turn {turn.id} ended before the call of {name!r} had")
         return task.result()
@@ -158,6 +161,32 @@ def _of_caller(outer: Call | None) -> Taint:
             taint |= {f"tool:{outer.call.name}"}
         outer = outer.outer
     return taint
+
+
+def _elsewhere(turn: Turn) -> tuple[Turn, Call | None] | None:
+    """Return where whoever calls within `turn` is, or was when its work was spawned.
+
+    None where that is the turn itself, since what is called in it is its outer call already; and
+    where it is a turn that is over, since who outlives one works for others.
+    """
+    here = HERE.get()
+    if here is None:
+        here = BEGUN_IN.get()
+        return None if here is None or here[0].ending is not None else here
+    return None if here[0] is turn or here[0].ending is not None else here
+
+
+def _of_elsewhere(turn: Turn) -> Taint:
+    """Return what whoever calls may have read, where they do not run within `turn` itself."""
+    there = _elsewhere(turn)
+    return CLEAN if there is None else there[0].taint | _of_caller(there[1])
+
+
+def _has_read_elsewhere(turn: Turn, item: Call) -> None:
+    """Taint whence a call was made with what it came to, if that is not its own turn."""
+    there = _elsewhere(turn)
+    if there is not None and item.result is not None:
+        _has_read(*there, item.result.taint)
 
 
 def _has_read(turn: Turn, outer: Call | None, taint: Taint) -> None:
