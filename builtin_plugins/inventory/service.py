@@ -150,12 +150,14 @@ class Merged:
         if not found:
             ends = tuple(f"{mark}{text}" for mark in ":/")
             found = [record for record in self.records if record.id.endswith(ends)]
-        keyed = [record for record in found if text.endswith(record.source_key)]
-        return [
+        found = [
             record
-            for record in (keyed if len(keyed) == 1 else found)
+            for record in found
             if record.agent_id is None or principal.may_use_agent(record.agent_id)
         ]
+        # The whole key, and not what merely ends like it: `hub` is not called `github`.
+        keyed = [record for record in found if f"/{text}".endswith(f"/{record.source_key}")]
+        return keyed if len(keyed) == 1 else found
 
     def whole(self, record: CapabilityRecord) -> CapabilityRecord:
         """Return a record as it goes out: with what is derived each time, and never kept."""

@@ -114,3 +114,21 @@ async def test_the_list_of_tools_shows_what_is_off(tmp_path: Path) -> None:
         assert await off() == {"shout": "ada"}
     async with running(home=tmp_path, plugins=plugins(), **AGENTS) as gate:
         assert await off() == {"shout": "ada"}, f"it is known before anybody asks for {NATIVE}"
+
+
+async def test_a_key_that_only_ends_what_is_typed_decides_nothing(tmp_path: Path) -> None:
+    """Whoever names a capability as another one is called does not get it switched instead."""
+    real, other = record("git-hub", name="github"), record("hub", name="github")
+    acme = Acme(real, other)
+    async with running(acme, home=tmp_path, **AGENTS) as gate:
+        with pytest.raises(TurnError, match="'acme/github' can be acme/git-hub, acme/hub"):
+            await gate.ask("disable", id="acme/github")
+    assert acme.changes == []
+
+
+async def test_what_one_may_not_see_hides_nothing_that_one_may(tmp_path: Path) -> None:
+    hidden, seen = record("mail", agent_id="ada"), record("box/mail")
+    async with running(Acme(hidden, seen), home=tmp_path, **AGENTS) as gate:
+        mine = Principal(id="bob", scopes=frozenset({"operate", "read"}), agents=("main",))
+        shown = (await gate.ask("show", mine, id="mail")).record
+    assert shown.id == seen.id
