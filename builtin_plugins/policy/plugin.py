@@ -52,6 +52,12 @@ APPROVERS = "policy approvers"
 WAITS = "policy waits"
 """What `status` calls rules whose questions cannot wait as long as they say."""
 
+KNOWN: TurnKey[dict[str, int]] = TurnKey("policy.known")
+"""How many calls were counted when one was judged."""
+
+LATE: TurnKey[dict[str, str]] = TurnKey("policy.late")
+"""Why a call that was allowed does not run: what came between its judging and its decision."""
+
 SHADOW: TurnKey[dict[str, tuple[RuleOutcome, ...]]] = TurnKey("policy.shadow")
 
 
@@ -132,6 +138,9 @@ class Plugin:
         now = 0.0 if clock is None else clock.monotonic()
         at = None if clock is None else clock.now()
         verdict, ruled = self._judge.judge(turn, call, self._history, now, at)
+        if self._judge.engine.rules:
+            known = turn.get(KNOWN) or {}
+            turn[KNOWN] = {**known, call.id: self._history.added}
         if ruled.shadow:
             before = turn.get(SHADOW) or {}
             turn[SHADOW] = {**before, call.id: ruled.shadow}
@@ -145,7 +154,7 @@ class Plugin:
             return
         if self._judge.engine.rules:
             self._count(host, decision)
-            if decision.allowed:
+            if decision.allowed and not self._is_late(host, turn, call, decision):
                 self._history.add(host.clock.monotonic(), facts_of(turn, call), call=call.id)
         for outcome in (turn.get(SHADOW) or {}).get(call.id, ()):
             data = {
@@ -175,6 +184,27 @@ class Plugin:
 
     # -- within ------------------------------------------------------------
 
+    def _is_late(self, host: Host, turn: Turn, call: ToolCall, decision: Decision) -> bool:
+        """Whether calls that were counted since this one was judged make its verdict stricter.
+
+        Calls may be judged beside one another: each would be allowed as the last one that may be.
+        """
+        known = turn.get(KNOWN) or {}
+        if known.pop(call.id, self._history.added) == self._history.added:
+            return False
+        own = [one.effect for one in decision.verdicts if one.plugin == "policy"]
+        clock = host.clock
+        verdict, _ = self._judge.judge(turn, call, self._history, clock.monotonic(), clock.now())
+        if not own or verdict.effect <= max(own):
+            return False
+        why = (
+            f"{call.name} is not run: others were allowed while it was judged, and {verdict.rule} "
+            "does not allow it beside them; one that is made now is judged anew"
+        )
+        late = turn.get(LATE) or {}
+        turn[LATE] = {**late, call.id: why}
+        return True
+
     def _count(self, host: Host, decision: Decision) -> None:
         for verdict in decision.verdicts:
             if verdict.plugin == "policy" and verdict.rule.startswith("rule:"):
@@ -201,6 +231,8 @@ class Plugin:
         def recheck(turn: Turn, call: ToolCall) -> str:
             if self._judge is not judge:
                 return f"{call.name} is not run: the rules changed after it was judged"
+            if late := (turn.get(LATE) or {}).get(call.id):
+                return late
             return self._quarantine.why(turn, call) if self._quarantine is not None else ""
 
         judge = Judge(self._settings, engine, recheck)

@@ -163,9 +163,13 @@ class History:
     """The calls that were allowed, for rules about what came before. It lives in the process.
 
     A restart empties it; what a session has read stays known by its taint, which is stored.
+
+    Attributes:
+        added: How many there were, those that are forgotten counted.
     """
 
     def __init__(self, kept: int = KEPT) -> None:
+        self.added = 0
         self._kept = kept
         self._calls: deque[Happened] = deque()
         self._sessions: dict[str, deque[Happened]] = {}
@@ -181,6 +185,7 @@ class History:
             call: Its id, where `finished` will tell of its end.
             done: Whether it did what it was to do.
         """
+        self.added += 1
         happened = Happened(at=at, facts=facts, done=done and not call, call=call)
         if call:
             self._begun[facts.turn, call] = happened
