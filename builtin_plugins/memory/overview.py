@@ -84,6 +84,9 @@ def facts_called(connection: Connection, ids: Sequence[str]) -> list[Row]:
 ENDING = re.compile(r"[0-9a-f]{4,32}(?:#\d+)?")
 """What may be typed in the place of an id: how it ends, as far as no other one does."""
 
+MOST_ENDINGS = 1000
+"""So many ids that end alike are looked at."""
+
 
 def ids_called(connection: Connection, names: Sequence[str]) -> dict[str, set[tuple[str, str]]]:
     """Return for each name the ids that it means, each with its session: itself, or its ends."""
@@ -96,7 +99,10 @@ def ids_called(connection: Connection, names: Sequence[str]) -> dict[str, set[tu
             if same is not None:
                 meant |= {(name, same.session)}
             elif ENDING.fullmatch(name):
-                ends = connection.execute(ids.where(column.endswith(ending)).limit(9)).all()
+                # Of each message once: it may have many pieces, and those of others are left out
+                # only where it is known who asks.
+                like = ids.where(column.endswith(ending)).distinct().limit(MOST_ENDINGS)
+                ends = connection.execute(like).all()
                 meant |= {(f"{one}#{part}" if part else one, session) for one, session in ends}
     return found
 
