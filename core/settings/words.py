@@ -60,6 +60,10 @@ def _quoted(text: str) -> str:
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in made)
 
 
+_ASSIGNED = re.compile(r"(?:[?&]|(?<!\S)--?)([\w.-]{1,80})=[^\s&]")
+"""What a query of a URL, or a flag of a command, gives a value to."""
+
+
 def may_be_secret(path: KeyPath, value: Any) -> bool:
     """Whether `value` must not be shown, judging by its key and by how it looks."""
     names = [part for part in path if isinstance(part, str)]
@@ -68,7 +72,10 @@ def may_be_secret(path: KeyPath, value: Any) -> bool:
     # What a header says is known to its receiver alone.
     if "headers" in names[:-1]:
         return True
-    return looks_secret(names[-1] if names else "", value if isinstance(value, str) else "")
+    text = value if isinstance(value, str) else ""
+    if any(looks_secret(name, "") for name in _ASSIGNED.findall(text)):
+        return True
+    return looks_secret(names[-1] if names else "", text)
 
 
 def shown(path: KeyPath, value: Any, hides: Callable[[KeyPath, Any], bool] = may_be_secret) -> str:

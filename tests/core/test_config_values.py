@@ -36,7 +36,9 @@ def test_nothing_that_may_be_a_secret_is_shown_at_any_depth(tmp_path: Path) -> N
     text = """
     [plugin.acme]
     servers = [{ name = "one", headers = { X-Any = "quokka" }, more = [{ api_key = "quokka" }] },
-               { url = "https://user:quokka@acme.example" }]
+               { url = "https://user:quokka@acme.example" },
+               { url = "https://acme.example/in?v=1&key=quokka", args = ["--api-token=quokka"] },
+               { url = "https://acme.example/in?page=2", args = ["--level=info"] }]
     hint = "quokka"
     cookie = "quokka"
     tokens = 5
@@ -46,6 +48,8 @@ def test_nothing_that_may_be_a_secret_is_shown_at_any_depth(tmp_path: Path) -> N
         found = rows(settings, **models)
         assert "quokka" not in repr([row.value for key, row in found.items() if key != HINT])
         assert found["plugin.acme.servers"].value[0]["name"] == "one"
+        last = {"url": "https://acme.example/in?page=2", "args": ["--level=info"]}
+        assert found["plugin.acme.servers"].value[3] == last
     # That it is a secret, only its model knows; with that, a figure is none.
     assert found[HINT].value == "[redacted]"
     assert found["plugin.acme.tokens"].value == 5
