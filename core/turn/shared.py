@@ -2,7 +2,8 @@
 
 What neither sends, writes, runs with raised rights nor makes something act leaves nothing for
 another one to meet, and nobody has its result before the session is tainted with it. So it shares
-the lane with its like; turns, and calls of all other tools, have it alone.
+the lane with its like; turns, and calls of all other tools, have it alone. What such a tool calls
+within its turn runs in the lane as it is shared: one that calls what acts does not only look.
 """
 
 from __future__ import annotations
