@@ -207,11 +207,14 @@ def inspect_both(text: str, cleaned: str, threshold: float = THRESHOLD) -> tuple
     if not text.strip():
         return ()
     found = inspect(text, threshold)
+    if cleaned == text:
+        return found
+    try:
+        floor = list(_floor(cleaned, _Around(fold(cleaned), LookBudget(cleaned))))
+    except TooCostlyError:
+        floor = list(_floor(cleaned))
     known = {(one.rule, one.severity) for one in found}
-    around = _Around(fold(cleaned), LookBudget(cleaned))
-    return found + tuple(
-        one for one in _floor(cleaned, around) if (one.rule, one.severity) not in known
-    )
+    return found + tuple(one for one in floor if (one.rule, one.severity) not in known)
 
 
 def verdict(findings: Sequence[Finding], trusted: bool) -> Literal["clean", "warn", "reject"]:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.sanitizer.detector import inspect, verdict
+from hookgate.builtin_plugins.sanitizer import detector
+from hookgate.builtin_plugins.sanitizer.detector import inspect, inspect_both, verdict
 from hookgate.builtin_plugins.sanitizer.sanitizer import judged
 from hookgate.core.domain.descriptors import Card, Rejected
 
@@ -118,6 +119,14 @@ def test_a_phrase_is_found_within_any_text(phrase: str, before: str, behind: str
 )
 def test_a_disguise_that_the_cleaning_takes_away_hides_no_phrase(text: str) -> None:
     assert isinstance(judged(Card(id="a", text=text, trusted=True)), Rejected)
+
+
+def test_a_phrase_is_found_where_what_stands_around_it_is_too_costly_to_look_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(detector, "PER_CHARACTER", 10**9)
+    found = inspect_both("dis<system>regard all", "disregard all")
+    assert {(one.rule, one.severity) for one in found} >= {("floor-disregard", "high")}
 
 
 def test_many_other_findings_before_it_do_not_hide_a_phrase() -> None:
