@@ -69,9 +69,7 @@ class People:
         Raises:
             StoreError: It cannot be read.
         """
-        switches = self._host[SWITCHES]
-        self._take(await switches.get(PEOPLE))
-        return switches.watch(PEOPLE, self._take)
+        return await _followed(self._host, PEOPLE, self._take)
 
     def _take(self, switch: Switch) -> None:
         value: Mapping[str, Any] = switch.value or {}
@@ -193,6 +191,13 @@ BEGUN = "A new conversation begins: I do not know what was said here before."
 NOTHING_RUNS = "There is nothing to stop."
 
 
+async def _followed(host: Host, name: str, take: Callable[[Switch], None]) -> Callable[[], None]:
+    """Have a switch taken as it is, and whenever it changes; return what ends that."""
+    switches = host[SWITCHES]
+    take(await switches.get(name))
+    return switches.watch(name, take)
+
+
 def command_of(hosted: Hosted, message: ReceivedMessage) -> str:
     """Return the command that a message is: start, help, new or stop; "" for none."""
     if not hosted.settings.commands or message.choice or message.images:
@@ -219,9 +224,7 @@ class Beginnings:
         Raises:
             StoreError: It cannot be read.
         """
-        switches = self._host[SWITCHES]
-        self._take(await switches.get(BEGUN_AT))
-        return switches.watch(BEGUN_AT, self._take)
+        return await _followed(self._host, BEGUN_AT, self._take)
 
     def _take(self, switch: Switch) -> None:
         self._turns = dict(switch.value or {})
