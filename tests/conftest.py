@@ -112,6 +112,17 @@ def command() -> Iterator[None]:
         yield
 
 
+class OpenRunner(testing.CliRunner):
+    """Runs commands, and raises what they raise: an exit code alone does not say what it was."""
+
+    def invoke(self, *args: Any, **more: Any) -> testing.Result:
+        """Run a command."""
+        result = super().invoke(*args, **more)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+
 @pytest.fixture
 def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> testing.CliRunner:
     """Run the command line in an empty home, for those who ask what it knows.
@@ -120,7 +131,7 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> testing.CliRunner
     """
     monkeypatch.setattr(typer.core, "HAS_RICH", False)
     environ = {"HOOKGATE_HOME": str(tmp_path), "HOOKGATE_PLUGINS__ENTRY_POINTS": "false"}
-    return testing.CliRunner(env=environ)
+    return OpenRunner(env=environ)
 
 
 @pytest.fixture(scope="session", autouse=True)
