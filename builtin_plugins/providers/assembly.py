@@ -12,6 +12,7 @@ from hookgate.builtin_plugins.providers.anthropic import AnthropicWire
 from hookgate.builtin_plugins.providers.demo.provider import DemoProvider
 from hookgate.builtin_plugins.providers.openai import OpenAIWire
 from hookgate.builtin_plugins.providers.remote import RemoteProvider
+from hookgate.builtin_plugins.providers.responses import ResponsesWire
 from hookgate.builtin_plugins.providers.settings import (
     DEFAULTS,
     ModelSettings,
@@ -177,6 +178,8 @@ def _wire(name: str, settings: ProviderSettings, key: str | None) -> Wire:
     base_url = settings.base_url or DEFAULTS[settings.kind][0]
     if settings.kind == "anthropic":
         return AnthropicWire(name, base_url, key)
+    if settings.api == "responses":
+        return ResponsesWire(name, base_url, key)
     own = base_url == DEFAULTS["openai"][0]
     field = settings.output_limit or ("max_completion_tokens" if own else "max_tokens")
     return OpenAIWire(name, base_url, key, field)

@@ -43,6 +43,7 @@ from hookgate.builtin_plugins.providers.failures import (
     message_of,
 )
 from hookgate.builtin_plugins.providers.wire.protocol import (
+    Reader,
     arguments_of,
     malformed,
     merge_options,
@@ -172,7 +173,7 @@ class OpenAIWire:
         size = picture_size(image)
         return max(most, 2833 + 5667 * (tiles(*size) if size else MOST_TILES))
 
-    def reader(self, complain: Callable[[str], None]) -> OpenAIReader:
+    def reader(self, complain: Callable[[str], None]) -> Reader:
         """Return a reader for one answer."""
         return OpenAIReader(self._provider, complain)
 

@@ -104,12 +104,25 @@ class ProviderSettings(Section):
     """The longest silence within an answer; keep-alive comments break it."""
     total_seconds: float = Field(default=600.0, gt=0, le=86_400)
     """The limit for the whole answer."""
+    api: Literal["chat", "responses"] = "chat"
+    """Which of its protocols is spoken to a server of kind `openai`: Chat Completions, or
+    Responses, in which reasoning models keep what they thought from call to call."""
     output_limit: Literal["max_tokens", "max_completion_tokens"] | None = None
     """The parameter that limits the answer, for kind `openai`. Where it is not set, OpenAI's
     own address gets `max_completion_tokens`, which its newer models demand, and every other
     one `max_tokens`, which most servers know."""
     headers: Annotated[dict[str, str], AfterValidator(_headers)] = Field(default_factory=dict)
     """Headers to send with each request."""
+
+    @model_validator(mode="after")
+    def _api_of_openai(self) -> ProviderSettings:
+        if self.api != "chat" and self.kind != "openai":
+            raise ValueError(f"found `api` with kind `{self.kind}`, expected kind `openai`")
+        if self.api == "responses" and self.output_limit is not None:
+            raise ValueError(
+                "found `output_limit` with the Responses API, which has one name for its limit"
+            )
+        return self
 
     @model_validator(mode="after")
     def _demo_needs_nothing(self) -> ProviderSettings:
