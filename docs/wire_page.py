@@ -216,7 +216,8 @@ did not. Plugins add events of their own.
 | `unknown_flags` | nobody reads some of the request's flags: their names may be misspelt |
 
 The `error` of a turn that its model has failed has `code` `provider_failed`, and `kind`:
-{KINDS}. `action` says what to do about each.
+{KINDS}. `action` says what to do about each. `code` is `unknown_model` where the provider says that
+it has none of that name. Over HTTP `context_overflow` has the status 413: sent again it is as long.
 
 **Flags.** `customFlags` in the `options` of `chat.send` says how a turn is to run. The gateway
 itself knows `toolFailureMode` (`failureMode`, `failMode`): with `fail_closed` (`closed`) the turn

@@ -78,6 +78,14 @@ _OVERFLOW = re.compile(
 """How providers say that a request is longer than the model's context: OpenAI, Azure, Groq and
 Mistral; Anthropic; Ollama, llama.cpp, vLLM and LM Studio; Gemini."""
 
+_NO_MODEL = re.compile(
+    r"model_not_found|not_found_error[^{}]{0,200}\bmodel\b|no such model|unknown model"
+    r"|\bmodels?\b[^{}]{0,200}(?:not found|not exist)",
+    re.IGNORECASE,
+)
+"""How providers say that they have no model of that name: OpenAI and Azure; Anthropic; Ollama,
+vLLM, Gemini and Mistral. A 404 alone says as much of a wrong `base_url`."""
+
 _TAG = re.compile(rb"<[^<>]{0,1000}>")
 
 
@@ -162,7 +170,15 @@ def from_status(
         text += f" (asks to wait {wait:g} s)"
     if advice := _ADVICE.get(kind):
         text += f"; {advice}"
-    return ProviderError(kind, text, provider=provider, status=status, retry_after=wait)
+    unknown = status in (400, 404) and _NO_MODEL.search(said_whole) is not None
+    return ProviderError(
+        kind,
+        text,
+        provider=provider,
+        status=status,
+        retry_after=wait,
+        code="unknown_model" if unknown else "provider_failed",
+    )
 
 
 def from_egress(provider: str, error: EgressError) -> ProviderError:

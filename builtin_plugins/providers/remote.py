@@ -369,6 +369,7 @@ class RemoteProvider:
             status=error.status,
             retry_after=error.retry_after,
             action=self._redact(error.action),
+            code=error.code,
         )
 
 

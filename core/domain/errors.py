@@ -23,7 +23,6 @@ The tree::
     │   ├── RefusedError           a plugin refused the turn or the model call
     │   └── TurnCancelledError     a client, a disconnect or a deadline cancelled the turn
     ├── ProviderError              one attempt at a model failed (typed by `kind`)
-    │   └── UnknownProviderError   nobody brings the provider that the model names
     ├── EmbeddingError             a text could not be turned into a vector
     ├── EgressError                an outgoing request
     │   ├── EgressDeniedError      it lies outside the grants
@@ -292,10 +291,9 @@ class ProviderError(HookgateError):
         status: The HTTP status, if one was received.
         retry_after: Seconds that the provider asked to wait, if it did; a day at most.
         action: What to do about it; by its kind, where nothing more exact is known.
-        code: A stable word for programs.
+        code: A stable word for programs; ``unknown_provider`` and ``unknown_model`` say that there
+            was nobody of that name to ask.
     """
-
-    code = "provider_failed"
 
     def __init__(
         self,
@@ -306,9 +304,11 @@ class ProviderError(HookgateError):
         status: int | None = None,
         retry_after: float | None = None,
         action: str = "",
+        code: str = "provider_failed",
     ) -> None:
         super().__init__(message)
         self.kind: ProviderErrorKind = kind
+        self.code = code
         self.provider = provider
         self.status = status
         self.retry_after = wait_of(retry_after)
@@ -325,12 +325,6 @@ class ProviderError(HookgateError):
             "cut",
             "server",
         )
-
-
-class UnknownProviderError(ProviderError):
-    """No provider has the name that a model's begins with: there was nobody to ask."""
-
-    code = "unknown_provider"
 
 
 class _PassingError(HookgateError):

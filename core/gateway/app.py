@@ -47,7 +47,7 @@ def build_app(gateway: Runtime, *, peers: PeerLookup | None = None) -> web.Appli
         StartError: The settings name hosts, proxies or tokens that cannot be, or two routes
             are the same.
     """
-    server = Server(gateway.host, peers=peers)
+    server = Server(gateway.host, gateway.routes, peers=peers)
     routes: dict[AbstractRoute, Route] = {}
     app = web.Application(
         middlewares=[decide(server, routes)],
@@ -60,6 +60,8 @@ def build_app(gateway: Runtime, *, peers: PeerLookup | None = None) -> web.Appli
     for route in served:
         made = app.router.add_route(route.method, route.path, route.handler)
         routes[made] = route
+        if route.path == "/":
+            server.served_at(made.resource)
     app.on_response_prepare.append(set_headers(server))
     app.cleanup_ctx.append(_run(server))
     app.on_shutdown.append(_shut(server))
@@ -79,6 +81,9 @@ def _own_routes(server: Server, taken: Collection[tuple[str, str]]) -> Routes:
     for method in ("GET", "HEAD"):
         routes.add(method, "/health", partial(_health, server), access=asked, probe=True)
         routes.add(method, "/ready", partial(_ready, server), access=asked, probe=True)
+    if ("HEAD", "/") not in taken:
+        # Clients of the vendors' wires ask it before anything else.
+        routes.add("HEAD", "/", _here, access=asked, probe=True)
     own = Access.self_checked("takes the credential from the body, or the session's cookie")
     routes.add("POST", "/v1/session", partial(log_in, server), access=own)
     routes.add("DELETE", "/v1/session", partial(log_out, server), access=own)
@@ -102,6 +107,10 @@ async def _health(server: Server, _: web.Request) -> web.Response:
     degraded = sorted(server.host.degraded)
     body = {"status": "degraded" if degraded else "ok", "degraded": degraded}
     return web.Response(body=strict_json.dumps(body), content_type="application/json")
+
+
+async def _here(_: web.Request) -> web.Response:
+    return web.Response()
 
 
 async def _ready(server: Server, _: web.Request) -> web.Response:

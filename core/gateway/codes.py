@@ -88,6 +88,7 @@ CODES = (
     Code(-32026, "message_too_long", 413, "The message does not fit into `context.budget_tokens`."),
     Code(-32027, "unknown_provider", 404, "No provider has the name that the model begins with."),
     Code(-32028, "lane_lost", 503, "Somebody else took the session meanwhile; no answer was kept."),
+    Code(-32029, "unknown_model", 404, "The provider has no model of the name that was asked for."),
 )
 
 _BY_NAME = {code.name: code for code in CODES}
@@ -162,6 +163,8 @@ def describe_error(host: Host, error: Exception) -> ErrorAnswer:
             status = known.status
         elif code.name == "refused" and data.get("retry_after") is not None:
             status = 429
+    elif data.get("kind") == "context_overflow":
+        status = 413  # What was asked is too long, and is as long when it is sent again.
     return ErrorAnswer(
         number=code.number,
         message=host.secrets.redact(message),

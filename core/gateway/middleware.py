@@ -11,11 +11,11 @@ from hookgate.core.gateway.access.peer import NONCE_HEADER, PROOF_HEADER, prove
 from hookgate.core.gateway.bodies import BODIES
 from hookgate.core.gateway.codes import describe_error, wait_header, wire_error
 from hookgate.core.gateway.requests import CALLER, CLIENT, ROUTE
-from hookgate.core.gateway.routes import Handler, Route
+from hookgate.core.gateway.routes import CORS_HEADERS, TOKEN, Handler, Route
 from hookgate.core.hooks.tasks import contained
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from aiohttp.typedefs import Middleware
     from aiohttp.web_urldispatcher import AbstractRoute
@@ -30,8 +30,9 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_CORS_METHODS = "GET, POST, PUT, PATCH, DELETE"
-_CORS_HEADERS = "Authorization, Content-Type, X-Api-Key"
+_CORS_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_ASKED_HEADERS = 64
+"""Request headers that a browser may ask about at once."""
 
 
 def decide(server: Server, routes: Mapping[AbstractRoute, Route]) -> Middleware:
@@ -179,15 +180,25 @@ def _preflight(server: Server, request: web.Request, route: Route | None) -> web
     cors = route.cors if route else None
     if not _listed(server, route, origin):
         return None
-    methods = (cors.methods or (route.method,)) if route and cors else (_CORS_METHODS,)
+    methods = (cors.methods or (route.method,)) if route and cors else _CORS_METHODS
+    taken = cors.headers if cors else CORS_HEADERS
+    asked = request.headers.get("Access-Control-Request-Headers", "").split(",")
     return web.Response(
         status=204,
         headers={
             "Access-Control-Allow-Methods": ", ".join(methods),
-            "Access-Control-Allow-Headers": ", ".join(cors.headers) if cors else _CORS_HEADERS,
+            "Access-Control-Allow-Headers": ", ".join(_allowed_headers(taken, asked)),
             "Access-Control-Max-Age": "600",
         },
     )
+
+
+def _allowed_headers(taken: Sequence[str], asked: Sequence[str]) -> list[str]:
+    """Return the request headers that a browser is told, each by its whole name."""
+    begins = tuple(name[:-1].lower() for name in taken if name.endswith("*"))
+    names = [name.strip().lower() for name in asked[:_ASKED_HEADERS]]
+    more = [name for name in names if name.startswith(begins) and TOKEN.fullmatch(name)]
+    return [name for name in taken if not name.endswith("*")] + more
 
 
 def _listed(server: Server, route: Route | None, origin: str) -> bool:
@@ -216,17 +227,17 @@ def _answer(server: Server, request: web.Request, error: Exception) -> web.Strea
 
 def _shaped(server: Server, request: web.Request, problem: ErrorAnswer) -> web.Response | None:
     """Return the error in the shape of the route; None where it has none, or that fails."""
-    route = request.get(ROUTE)
-    if route is None or route.errors is None:
+    shape = server.shape_of(request.path, request.get(ROUTE))
+    if shape is None:
         return None
     try:
-        response = route.errors(request, problem)
+        response = shape(request, problem)
     except Exception as error:
-        server.host.log.error("the shape of an error failed", path=route.path, exc_info=error)
+        server.host.log.error("the shape of an error failed", path=request.path, exc_info=error)
         return None
     if not isinstance(response, web.Response) or response.prepared or response.status < 400:
         what = f"{type(response).__name__} {getattr(response, 'status', '')}".strip()
-        server.host.log.error("the shape of an error is no error", path=route.path, found=what)
+        server.host.log.error("the shape of an error is no error", path=request.path, found=what)
         return None
     return response
 
@@ -261,6 +272,7 @@ def set_headers(server: Server) -> Callable[[web.Request, web.StreamResponse], A
         origin = request.headers.get("Origin")
         if origin is not None and _listed(server, request.get(ROUTE), origin):
             headers["Access-Control-Allow-Origin"] = origin
+            headers["Access-Control-Expose-Headers"] = "*"
             headers["Cross-Origin-Resource-Policy"] = "cross-origin"
             headers.add("Vary", "Origin")
 

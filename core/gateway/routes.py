@@ -32,9 +32,16 @@ Handler: TypeAlias = "Callable[[web.Request], Awaitable[web.StreamResponse]]"
 ErrorShape: TypeAlias = "Callable[[web.Request, ErrorAnswer], web.Response]"
 """Makes the answer to an error."""
 
+CORS_HEADERS = (
+    *("Authorization", "Content-Type", "X-Api-Key"),
+    *("Anthropic-*", "OpenAI-*", "X-Stainless-*"),
+    *("Idempotency-Key", "X-Client-Request-Id", "X-Hookgate-*"),
+)
+"""The request headers that pages of listed origins may send: what the vendors' SDKs send."""
+
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"))
 _CODE = re.compile(r"[a-z][a-z0-9_]{2,63}")
-_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'+.^_`|~-]+")
+TOKEN = re.compile(r"[A-Za-z0-9!#$%&'+.^_`|~-]+")
 _ORIGINS = TypeAdapter(tuple[OriginName, ...])
 
 
@@ -73,12 +80,12 @@ class Cors:
         origins: Their origins, ``https://app.example``. There is no ``*``: on loopback it would
             hand the gateway to every page that its owner opens.
         methods: The methods that a browser is told; none stands for the route's own.
-        headers: The request headers that it is told.
+        headers: The request headers that it is told; ``X-Acme-*`` stands for all that begin so.
     """
 
     origins: tuple[str, ...]
     methods: tuple[str, ...] = ()
-    headers: tuple[str, ...] = ("Authorization", "Content-Type", "X-Api-Key")
+    headers: tuple[str, ...] = CORS_HEADERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +130,7 @@ class Routes:
     def __init__(self) -> None:
         self._routes: dict[tuple[str, str], Route] = {}
         self._owners: dict[str, str] = {}
+        self._shapes: dict[str, tuple[str, ErrorShape]] = {}
         self.plugin = "core"
         self.codes: dict[str, Code] = {}
 
@@ -152,6 +160,7 @@ class Routes:
                 ``cookie:NAME``. A cookie counts only in requests of the gateway's own pages.
             errors: Makes the answer to an error, those from before the handler included: a
                 function of the request and the `ErrorAnswer`. It must return a `web.Response`.
+                `errors` of this object settles it for all paths below one.
             max_body: The longest body in bytes, for ``request.read()``, ``json()``, ``text()``
                 and ``post()``, instead of ``gateway.limits.frame_bytes``. A handler that reads
                 ``request.content`` counts by itself what comes without a length.
@@ -195,6 +204,49 @@ class Routes:
                 probe=probe,
             )
         )
+
+    def errors(self, prefix: str, shape: ErrorShape) -> None:
+        """Own the shape of the errors below a path, where there is no route as well.
+
+        It holds for the routes of this plugin whose path begins with `prefix` and for paths there
+        that nobody serves: 401, 404, 405, 413 and what comes from before any handler. Of several
+        the longest counts, and what a route says of itself first. Routes of others keep their own.
+
+        Args:
+            prefix: Such as ``/v1/messages``: this path, and all of ``/v1/messages/...``.
+            shape: A function of the request and the `ErrorAnswer` that returns a `web.Response`.
+
+        Raises:
+            StartError: It is malformed, or another plugin owns this very prefix.
+        """
+        where = f"the errors below {prefix}"
+        if not str(prefix).startswith("/") or (prefix != "/" and prefix.endswith("/")):
+            raise StartError(f"{where}: expected a path that begins with a slash, and ends in none")
+        if not callable(shape):
+            raise StartError(f"{where}: found {shape!r}, expected a function")
+        if (known := self._shapes.get(prefix)) is not None:
+            raise StartError(
+                f"{where} are shaped by {known[0]} already, and now by {self.plugin}; choose a "
+                "longer prefix"
+            )
+        self._shapes[prefix] = self.plugin, shape
+
+    def shape_of(self, path: str, route: Route | None) -> ErrorShape | None:
+        """Return what shapes an error at `path`; None for the gateway's own form.
+
+        Args:
+            path: The path as it was asked for.
+            route: What is served there, or the nearest; None where nothing is.
+        """
+        if route is not None and route.errors is not None:
+            return route.errors
+        fitting = [
+            prefix
+            for prefix, (plugin, _) in self._shapes.items()
+            if f"{path}/".startswith(f"{prefix.rstrip('/')}/")
+            and (route is None or route.plugin == plugin)
+        ]
+        return self._shapes[max(fitting, key=len)][1] if fitting else None
 
     def static(self, prefix: str, package: str, folder: str, *, why: str) -> None:
         """Add a page: the files of a folder in a package, for anybody, since they hold no data.
@@ -296,7 +348,7 @@ def _origins(where: str, cors: Cors) -> tuple[str, ...]:
         texts = getattr(cors, field)
         if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts):
             raise StartError(f"{where}: cors.{field}: found {texts!r}, expected a tuple of texts")
-        wrong = [text for text in texts if not _TOKEN.fullmatch(text)]
+        wrong = [text for text in texts if not TOKEN.fullmatch(text.removesuffix("*"))]
         if wrong and field != "origins":
             raise StartError(f"{where}: cors.{field}: found {wrong[0]!r}, expected a name")
     try:

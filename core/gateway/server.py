@@ -25,10 +25,13 @@ from hookgate.core.turn.start import RETRY_AFTER
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from aiohttp.web_urldispatcher import AbstractResource
+
     from hookgate.core.domain.events import Event
     from hookgate.core.domain.turn import Principal
     from hookgate.core.gateway.access.peer import PeerLookup
     from hookgate.core.gateway.requests import LiveClient
+    from hookgate.core.gateway.routes import ErrorShape, Route, Routes
     from hookgate.core.host import Host
 
 TOKEN_REVOKED = "the token was revoked"
@@ -54,8 +57,10 @@ class Server:
         stopping: Whether the gateway takes nothing new.
     """
 
-    def __init__(self, host: Host, *, peers: PeerLookup | None = None) -> None:
+    def __init__(self, host: Host, routes: Routes, *, peers: PeerLookup | None = None) -> None:
         self.host = host
+        self._routes = routes
+        self._root: AbstractResource | None = None
         self.settings = host.settings.gateway
         self.gate = AccessGate(self.host, peers=peers)
         self.gate.sessions.watch(self.end_session)
@@ -71,6 +76,15 @@ class Server:
         self._live = 0
         self._pending = 0
         self._last: tuple[Event | None, bytes, bytes] = (None, b"", b"")
+
+    def served_at(self, root: AbstractResource | None) -> None:
+        """Know the resource of ``/``, which says where the application is mounted."""
+        self._root = root
+
+    def shape_of(self, path: str, route: Route | None) -> ErrorShape | None:
+        """Return what shapes an error of a request; see `Routes.shape_of`."""
+        mounted = self._root.canonical.removesuffix("/") if self._root is not None else ""
+        return self._routes.shape_of(path.removeprefix(mounted), route)
 
     @property
     def ready(self) -> bool:

@@ -92,18 +92,20 @@ def read_credential(
         client: The client's address.
 
     Raises:
-        WireError: There is more than one, or its form is not taken here.
+        WireError: There are several that differ, or its form is not taken here.
     """
     given = [(kind, name, value) for kind, name, value in _given(headers, forms) if value != ""]
-    if len(given) > 1:
+    # Clients of the vendors' wires send one key in both headers; anything else is two callers.
+    pair = [kind for kind, _, _ in given] == ["bearer", "x-api-key"]
+    if len(given) > 1 and not (pair and given[0][2] == given[1][2]):
         raise wire_error(
             "unauthorized",
-            "found more than one token, expected one",
+            "found more than one token, expected one, or the same in both headers",
             action="send one `Authorization: Bearer TOKEN`",
         )
     if not given:
         return None
-    kind, name, value = given[0]
+    kind, name, value = next((item for item in given if item[0] in forms), given[0])
     if kind != "cookie" and kind not in forms:
         raise wire_error(
             "unauthorized",

@@ -16,7 +16,6 @@ from hookgate.core.domain.errors import (
     NotAllowedError,
     ProviderError,
     RefusedError,
-    UnknownProviderError,
 )
 from hookgate.core.domain.models import Ending, StopEvent, TextDelta, Usage, UsageEvent
 from hookgate.core.domain.ports import BILLS
@@ -169,11 +168,12 @@ class ModelCall:
             if info is not None and info.missing:
                 raise ProviderError("auth", f"{info.missing}: {info.action}", provider=info.name)
             known = ", ".join(sorted(self._host.providers)) or "none"
-            raise UnknownProviderError(
+            raise ProviderError(
                 "rejected",
                 f"no provider is called {request.model.provider!r}: there is {known}",
                 provider=request.model.provider,
                 action="enable the plugin that brings it, or change the model",
+                code="unknown_provider",
             )
         self._sent = True
         events: AsyncIterator[ModelEvent] | None = None

@@ -65,6 +65,26 @@ def test_statuses_that_nobody_lists_have_a_kind_as_well(status: int, kind: str) 
     assert kind_of_status(status) == kind
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "code"),
+    [
+        (404, b'{"error": {"message": "x", "code": "model_not_found"}}', "unknown_model"),
+        (404, b'{"error": {"type": "not_found_error", "message": "model: a"}}', "unknown_model"),
+        (404, b'{"error": "model \'a\' not found, try pulling it first"}', "unknown_model"),
+        (404, b'{"message": "The model `a` does not exist."}', "unknown_model"),
+        (400, b'{"message": "Unknown model: a"}', "unknown_model"),
+        (404, b"<html>not found</html>", "provider_failed"),
+        (404, b'{"detail": "Not Found"}', "provider_failed"),
+        (500, b'{"error": {"code": "model_not_found"}}', "provider_failed"),
+    ],
+)
+def test_a_model_that_the_provider_does_not_have_is_told_from_a_wrong_address(
+    status: int, body: bytes, code: str
+) -> None:
+    error = from_status("acme", status, {}, body, NOW)
+    assert (error.kind == "rejected", error.code) == (status != 500, code)
+
+
 def test_an_error_says_who_what_and_what_to_do() -> None:
     error = from_status("acme", 401, {}, b'{"error": {"message": "bad key"}}', NOW)
     assert str(error) == "acme answered with HTTP 401: bad key; check its API key"

@@ -236,7 +236,7 @@ async def test_a_plugin_that_fails_refuses_and_the_credential_is_not_in_the_log(
 async def test_more_than_one_credential_is_refused_and_nobody_asked() -> None:
     keys = Keys(k_alice=ALICE)
     async with serving(model(), keys) as served:
-        both = {"Authorization": "Bearer k_alice", "x-api-key": "k_alice"}
+        both = {"Authorization": "Bearer k_alice", "x-api-key": "k_bob"}
         assert (await served.get("/v1/status", headers=both))[0] == 401
         twice = [("x-api-key", "k_alice"), ("x-api-key", "k_alice")]
         assert (await served.get("/v1/status", headers=twice))[0] == 401

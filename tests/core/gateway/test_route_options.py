@@ -132,6 +132,83 @@ async def test_a_shape_that_fails_leaves_the_gateways_own(shape: Any) -> None:
     assert (status, answer["error"]["data"]["code"]) == (500, "anything")
 
 
+class Wire:
+    """A plugin of outside that owns a prefix: its errors are those of another product."""
+
+    def __init__(self, prefix: str = "/vendor/v1", name: str = "wire") -> None:
+        self.prefix, self.name = prefix, name
+
+    @hookimpl
+    def add_routes(self, host: Any, routes: Routes) -> None:
+        async def serve(request: web.Request) -> web.Response:
+            return web.json_response({"got": len(await request.read())})
+
+        routes.errors(self.prefix, self.shape)
+        path = f"{self.prefix.rstrip('/')}/{self.name}"
+        routes.add("POST", path, serve, access=Access.scoped("chat"), max_body=100)
+
+    def shape(self, request: web.Request, problem: ErrorAnswer) -> web.Response:
+        told = {"type": "error", "by": self.name, "error": {"type": problem.code}}
+        return web.json_response(told, status=problem.status)
+
+
+async def test_a_prefix_owns_its_errors_where_nothing_is_served_as_well() -> None:
+    section, made = tokens(chat={"scopes": ["chat"]}, reader={"scopes": ["read"]})
+    right, reader = bearer(made["chat"]), bearer(made["reader"])
+    plugins = (Wire(), Wire("/vendor/v1/deep", "deep"), Compat())
+    async with serving(model(), *plugins, wire=section) as served:
+
+        async def asked(method: str, path: str, **more: Any) -> tuple[int, str, str]:
+            async with served.http.request(method, served.url + path, **more) as answer:
+                told = await answer.json()
+            return answer.status, told.get("by", ""), told["error"].get("type", "")
+
+        path = "/vendor/v1/wire"
+        assert await asked("POST", path) == (401, "wire", "unauthorized")
+        assert await asked("POST", path, **reader) == (403, "wire", "forbidden")
+        assert await asked("PUT", path) == (405, "wire", "method_not_allowed")
+        assert await asked("POST", path, data=b"x" * 101, **right) == (413, "wire", "too_large")
+        evil = {"headers": {"Host": "evil.example"}}
+        assert await asked("GET", path, **evil) == (421, "wire", "wrong_host")
+        for unknown in ("/vendor/v1", "/vendor/v1/", "/vendor/v1/none", "/vendor/v1//a/../b"):
+            assert await asked("GET", unknown) == (404, "wire", "not_found")
+        # The longest prefix counts, a part of a name is none, and the rest is the gateway's own.
+        assert await asked("GET", "/vendor/v1/deep/none") == (404, "deep", "not_found")
+        for other in ("/vendor/v11", "/vendor", "/none", "/v1/status"):
+            assert (await asked("GET", other))[1:] == ("", "")
+
+
+async def test_a_prefix_leaves_the_routes_of_others_their_own_shape() -> None:
+    async with serving(model(), Wire("/v1"), Wire("/", "all"), Compat()) as served:
+        for path, by in (("/v1/operations/none", None), ("/v1/none", "wire"), ("/none", "all")):
+            async with served.http.post(served.url + path, json={}) as answer:
+                assert (answer.status, (await answer.json()).get("by")) == (404, by)
+        status, answer, headers = await ask(served, "PUT")
+        assert (status, headers["x-shape"]) == (405, "1")
+        assert answer["error"]["type"] == "method_not_allowed"
+
+
+async def test_a_prefix_that_cannot_be_owned_is_named() -> None:
+    routes = Routes()
+    routes.plugin = "acme"
+    for prefix, shape in (("v1", vendors), ("/v1/", vendors), ("", vendors), ("/v1", "json")):
+        with pytest.raises(StartError, match=f"the errors below {prefix}"):
+            routes.errors(prefix, shape)  # type: ignore[arg-type]
+    with pytest.raises(
+        Exception, match=r"below /vendor/v1 are shaped by .* choose a longer prefix"
+    ):
+        async with serving(model(), Wire(), Wire(name="twin")):
+            raise AssertionError("it started")
+
+
+async def test_the_root_answers_whoever_asks_whether_something_is_there() -> None:
+    section, _ = tokens(chat={})
+    async with serving(model(), wire=section) as served:
+        async with served.http.head(served.url + "/") as answer:
+            assert (answer.status, await answer.read()) == (200, b"")
+        assert (await served.get("/"))[0] == 405
+
+
 async def test_a_registered_code_has_its_status_in_operations_too() -> None:
     async with serving(model(), Compat()) as served:
         async with served.http.post(served.url + "/v1/operations/pay", json={}) as answer:
@@ -185,6 +262,7 @@ async def test_two_plugins_with_one_code_do_not_start_and_both_are_named() -> No
         {"cors": Cors(origins=("*",))},
         {"cors": Cors(origins=PAGE)},  # type: ignore[arg-type]
         {"cors": Cors(origins=(PAGE,), headers=("a b",))},
+        {"cors": Cors(origins=(PAGE,), headers=("*",))},
         {"credentials": ("basic",)},
         {"credentials": ()},
     ],
@@ -250,6 +328,7 @@ async def test_a_route_with_origins_of_its_own_serves_them_and_not_those_of_the_
                 assert headers["Access-Control-Allow-Methods"] == "POST"
                 assert headers["Access-Control-Allow-Headers"] == "X-Api-Key, X-Extra"
                 assert "Access-Control-Allow-Credentials" not in headers
+                assert headers["Access-Control-Expose-Headers"] == "*"
         # An error is for the page to read as well.
         _, _, headers = await ask(served, "PUT", headers={"Origin": PAGE})
         assert headers["Access-Control-Allow-Origin"] == PAGE
@@ -257,6 +336,23 @@ async def test_a_route_with_origins_of_its_own_serves_them_and_not_those_of_the_
         for origin, status in ((PAGE, 403), (LISTED, 200)):
             body = {"content": "x"}
             assert (await served.post("/v1/turns", body, headers={"Origin": origin}))[0] == status
+
+
+async def test_pages_of_listed_origins_may_send_what_the_vendors_sdks_send() -> None:
+    sdks = "anthropic-version, X-Stainless-OS,openai-organization, authorization"
+    asked = {
+        "Origin": PAGE,
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": f"{sdks}, x-evil, x-stainless-a b",
+    }
+    for cors, origins in ((Cors(origins=(PAGE,)), []), (None, [PAGE])):
+        wire = {"allowed_origins": origins}
+        async with serving(model(), Compat(cors=cors), wire=wire) as served:
+            _, _, headers = await ask(served, "OPTIONS", headers=asked)
+        told = headers["Access-Control-Allow-Headers"].lower().split(", ")
+        assert {"anthropic-version", "x-stainless-os", "openai-organization"} <= set(told)
+        assert {"authorization", "x-api-key", "content-type", "idempotency-key"} <= set(told)
+        assert not {name for name in told if "*" in name or "evil" in name or " " in name}
 
 
 # -- credentials ------------------------------------------------------------------------------
@@ -273,6 +369,16 @@ async def test_a_route_takes_the_forms_that_it_names() -> None:
         # A route that names no cookie knows of none.
         assert (await ask(served, headers={**COOKIE, "x-api-key": "k_alice"}))[0] == 200
     assert [item.kind for item in keys.asked] == ["x-api-key", "x-api-key"]
+
+
+async def test_one_key_in_both_headers_is_one_credential() -> None:
+    keys = Keys(k_alice=ALICE)
+    async with serving(model(), keys, Compat(credentials=("x-api-key",))) as served:
+        both = {"Authorization": "Bearer k_alice", "x-api-key": "k_alice"}
+        assert (await served.get("/v1/status", headers=both))[0] == 200
+        async with served.http.post(served.url + "/compat/chat", headers=both) as answer:
+            assert answer.status == 200
+    assert [item.kind for item in keys.asked] == ["bearer", "x-api-key"]
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -321,7 +427,7 @@ async def test_a_token_of_the_settings_is_not_taken_from_a_cookie() -> None:
 
 
 async def test_the_shape_of_errors_holds_in_a_gateway_that_is_mounted(tmp_path: Any) -> None:
-    async with serving(model(), Compat()) as served:
+    async with serving(model(), Compat(), Wire()) as served:
         gate: Gateway = served.gate
         parent = web.Application()
         parent.add_subapp("/inner", gate.app())
@@ -330,9 +436,13 @@ async def test_the_shape_of_errors_holds_in_a_gateway_that_is_mounted(tmp_path: 
         try:
             site = web.TCPSite(runner, "127.0.0.1", 0)
             await site.start()
-            url = f"http://127.0.0.1:{site.port}/inner/compat/chat"
-            async with served.http.put(url) as answer:
+            url = f"http://127.0.0.1:{site.port}/inner"
+            async with served.http.put(f"{url}/compat/chat") as answer:
                 assert (answer.status, answer.headers["x-shape"]) == (405, "1")
+            async with served.http.get(f"{url}/vendor/v1/none") as answer:
+                assert (answer.status, (await answer.json())["by"]) == (404, "wire")
+            async with served.http.head(f"{url}/") as answer:
+                assert answer.status == 200
         finally:
             await runner.cleanup()
 

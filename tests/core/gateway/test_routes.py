@@ -52,6 +52,7 @@ async def test_every_route_of_the_router_declares_its_access() -> None:
         }
     assert open_to_all == {
         ("GET", "/ws"),
+        ("HEAD", "/"),
         ("GET", "/health"),
         ("HEAD", "/health"),
         ("GET", "/ready"),
