@@ -231,7 +231,7 @@ def _shaped(server: Server, request: web.Request, problem: ErrorAnswer) -> web.R
     if shape is None:
         return None
     try:
-        response = shape(request, problem)
+        response: object = shape(request, problem)
     except Exception as error:
         server.host.log.error("the shape of an error failed", path=request.path, exc_info=error)
         return None
