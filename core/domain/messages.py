@@ -20,6 +20,7 @@ from hookgate.core.domain.parts import (
     ContentPart,
     PartForms,
     Text,
+    WirePart,
     plain_text,
 )
 
@@ -60,7 +61,7 @@ def join_taints(taints: Iterable[Taint]) -> Taint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolUse:
+class ToolUse(WirePart):
     """The model asks for a tool.
 
     Attributes:
@@ -76,7 +77,7 @@ class ToolUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolResultPart:
+class ToolResultPart(WirePart):
     """What a tool call came to, for the model.
 
     Attributes:
@@ -98,7 +99,7 @@ class ToolResultPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opaque:
+class Opaque(WirePart):
     """A provider's own data that must come back unchanged, such as signed thinking."""
 
     provider: str
@@ -119,7 +120,7 @@ PART_FORMS = PartForms(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(WirePart):
     """One message of a conversation.
 
     Attributes:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import inf
 from operator import add, attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
 from urllib.parse import quote
 
 from hookgate.core.domain.messages import CLEAN, Message, Opaque, Taint, join_taints, new_id
-from hookgate.core.domain.parts import Text
+from hookgate.core.domain.parts import Raw, Text, WirePart
 
 if TYPE_CHECKING:
     from hookgate.core.domain.tools import Tool
@@ -70,26 +71,76 @@ class ModelInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelParameters:
-    """How a model is asked. What is None is left to the agent's settings.
+    """How a model is asked. What is None is left to the agent's settings, or to the provider.
+
+    Not every provider's protocol has all of them: one that is set and cannot be carried is an
+    error of the attempt that names it.
 
     Attributes:
         temperature: The sampling temperature, at least 0.
         max_output_tokens: The most tokens that the model may write, at least 1.
         stop: Texts at which it stops.
+        top_p: The share of likely tokens that is sampled from: above 0, at most 1.
+        top_k: How many of the likeliest tokens are sampled from, at least 1.
+        seed: Makes sampling repeatable, as far as the provider can.
+        frequency_penalty: How much the model shuns what it has said often.
+        presence_penalty: How much the model shuns what it has said at all.
+        logprobs: Whether the likelihood of each token is told.
+        top_logprobs: Of how many other tokens as well, at least 0.
+        tool_choice: ``auto``, ``none``, ``required``, or the name of the tool to call.
+        parallel_tool_calls: Whether one answer may call several tools.
+        response_format: ``text``, ``json_object``, or the JSON schema that the answer fits.
+        reasoning: How much the model thinks: a word such as ``low``, or a budget in tokens.
+        service_tier: The provider's tier that the call is served in.
+        cache_key: What calls that begin alike have in common, for the provider's cache.
+        user: Who is behind the call, as the provider is told: an opaque id.
     """
 
     temperature: float | None = None
     max_output_tokens: int | None = None
     stop: tuple[str, ...] = ()
+    top_p: float | None = None
+    top_k: int | None = None
+    seed: int | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    tool_choice: str | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: Mapping[str, Any] | Literal["text", "json_object"] | None = None
+    reasoning: str | int | None = None
+    service_tier: str | None = None
+    cache_key: str | None = None
+    user: str | None = None
 
     def __post_init__(self) -> None:
         temperature, most = self.temperature, self.max_output_tokens
-        if temperature is not None and not 0 <= temperature < float("inf"):
+        if temperature is not None and not 0 <= temperature < inf:
             raise ValueError(f"found temperature {temperature!r}, expected a number from 0")
         if most is not None and most < 1:
             raise ValueError(f"found max_output_tokens {most!r}, expected 1 or more")
         if not all(self.stop):
             raise ValueError(f"found stop {self.stop!r}, expected texts of which none is empty")
+        if self.top_p is not None and not 0 <= self.top_p <= 1:
+            raise ValueError(f"found top_p {self.top_p!r}, expected a number from 0 to 1")
+        for name, least in (("top_k", 1), ("top_logprobs", 0)):
+            count = getattr(self, name)
+            if count is not None and count < least:
+                raise ValueError(f"found {name} {count!r}, expected {least} or more")
+        for name in ("frequency_penalty", "presence_penalty"):
+            penalty = getattr(self, name)
+            if penalty is not None and not -inf < penalty < inf:
+                raise ValueError(f"found {name} {penalty!r}, expected a number")
+        form = self.response_format
+        if isinstance(form, str) and form not in ("text", "json_object"):
+            raise ValueError(
+                f"found response_format {form!r}, expected `text`, `json_object` or a JSON schema"
+            )
+
+
+AS_CONFIGURED = ModelParameters()
+"""How a model is asked of which a request says nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +252,7 @@ _counts_of = attrgetter(*Usage.COUNTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SystemText:
+class SystemText(WirePart):
     """One piece of the instructions.
 
     Attributes:
@@ -264,6 +315,11 @@ class ModelRequest:
         input_tokens: The input's tokens, tools included, as the gateway's counter has them.
         options: The provider's own parameters, passed on unchanged.
         whole: Whether the answer is read at its end, so that it may come in few large pieces.
+        parameters: What else it is asked with; its `temperature`, `max_output_tokens` and `stop`
+            are those of the request itself.
+        raw: The body of the client's request, where it is passed on: a provider of that wire sends
+            it as it came, but for what differs here from `baseline`.
+        baseline: What `raw` says, as a request: what is the same here is sent as it came.
         sized: What it is made of, once somebody has looked; see `kit.tokens.bounds.sizes_of`.
     """
 
@@ -281,6 +337,9 @@ class ModelRequest:
     input_tokens: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
     whole: bool = False
+    parameters: ModelParameters = AS_CONFIGURED
+    raw: Raw | None = field(default=None, repr=False)
+    baseline: ModelRequest | None = field(default=None, repr=False, compare=False)
     sized: Any = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -311,21 +370,21 @@ class ModelRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(WirePart):
     """Some more of the answer's text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class ReasoningDelta:
+class ReasoningDelta(WirePart):
     """Some more of the reasoning that a provider shows. Not part of the answer."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolUseEvent:
+class ToolUseEvent(WirePart):
     """A tool call, whole: its fragments have been put together.
 
     Attributes:
@@ -340,21 +399,21 @@ class ToolUseEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class OpaqueDelta:
+class OpaqueDelta(WirePart):
     """A provider's own part that must be sent back unchanged, in its place."""
 
     part: Opaque
 
 
 @dataclass(frozen=True, slots=True)
-class UsageEvent:
+class UsageEvent(WirePart):
     """The call's usage so far, cumulative: each one replaces the one before."""
 
     usage: Usage
 
 
 @dataclass(frozen=True, slots=True)
-class StopEvent:
+class StopEvent(WirePart):
     """The model stopped; the last event of a stream that ended well.
 
     Attributes:
@@ -368,9 +427,29 @@ class StopEvent:
     marked: bool = field(default=True, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A piece of the wire that says nothing to the gateway, for a client of the same wire.
+
+    A provider yields it only where the request has a `raw` of its wire. A filter passes it on, as
+    it passes on what it does not know. It goes to whoever started the turn, and nobody else.
+
+    Attributes:
+        raw: The piece.
+    """
+
+    raw: Raw
+
+
 ModelEvent: TypeAlias = (
-    TextDelta | ReasoningDelta | ToolUseEvent | OpaqueDelta | UsageEvent | StopEvent
+    TextDelta | ReasoningDelta | ToolUseEvent | OpaqueDelta | UsageEvent | StopEvent | Frame
 )
+"""What a model says, piece by piece.
+
+Of an answer that is passed on to a client of the same wire, the pieces carry what they came as
+(`raw`): its `data` is the piece of the wire that a `TextDelta` or a `ReasoningDelta` came in, and a
+list of all the pieces, in order, that a `ToolUseEvent`, an `OpaqueDelta` or the end (`StopEvent`)
+was put together from. No piece of the wire stands at two of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -438,6 +517,10 @@ class Provider(Protocol):
 
     One `stream` is one attempt: no retries after the first event, and none that the
     gateway does not see. Failures are `ProviderError`.
+
+    One that sends a request as it came, where its `ModelRequest.raw` is of the same wire, says so
+    by an attribute ``wire``, the name of that: ``openai-chat`` or ``anthropic-messages``, or
+    another one by its own name.
 
     One that knows its bills has ``bound(request) -> int`` as well: the most tokens of input that
     a request can be billed for. Of others, `kit.tokens.bounds.upper_bound` is taken.

@@ -9,16 +9,65 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
-from typing import Any, TypeAlias
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import Any, TypeAlias, TypeVar
 
 _MEDIA_TYPE = re.compile(r"[a-z]+/[a-z0-9][a-z0-9.+-]{0,126}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _TEXT_TYPES = ("application/json", "application/xml", "application/yaml", "application/toml")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raw:
+    """What something came as, on the wire that it came by.
+
+    Attributes:
+        wire: The wire: ``openai-chat``, ``openai-responses``, ``anthropic-messages``, or another
+            one by its own name.
+        data: What stood there, parsed. Nobody changes it in place.
+    """
+
+    wire: str
+    data: Any = field(repr=False)
+
+
+class WirePart:
+    """Something that may carry what it came as, for a provider or a client of the same wire.
+
+    Whoever makes another one, with a constructor or with `dataclasses.replace`, makes one without:
+    so what was changed is sent as it is now, and no filter is passed by. It is neither compared,
+    shown nor stored, and a part that carries none costs nothing.
+    """
+
+    __slots__ = ("_raw",)
+
+    _raw: Raw
+
+    @property
+    def raw(self) -> Raw | None:
+        """What it came as; None where nobody has said, or where it was changed since."""
+        try:
+            return self._raw
+        except AttributeError:
+            return None
+
+
+_P = TypeVar("_P", bound=WirePart)
+
+
+def came_as(part: _P, raw: Raw | None) -> _P:
+    """Say of `part`, which was just made, that it means what `raw` says; return it.
+
+    A provider of that wire sends `raw` in its place, so it has to say nothing that the part does
+    not: what plugins judge and change is the part.
+    """
+    if raw is not None:
+        object.__setattr__(part, "_raw", raw)
+    return part
+
+
 @dataclass(frozen=True, slots=True)
-class Text:
+class Text(WirePart):
     """Plain text.
 
     Attributes:
@@ -32,7 +81,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Bytes:
+class _Bytes(WirePart):
     media_type: str
     data: str
 
@@ -74,7 +123,7 @@ class Document(_Bytes):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class Link(WirePart):
     """Something that is elsewhere. A model reads it as text.
 
     Attributes:
@@ -203,10 +252,10 @@ class PartForms:
         """Return the JSON form of one part."""
         name, stored = self._forms[type(part)]
         body: dict[str, Any] = {"type": name}
-        for field, default, write, _ in stored:
-            value = getattr(part, field)
+        for key, default, write, _ in stored:
+            value = getattr(part, key)
             if value or default != "":
-                body[field] = write(value) if write else value
+                body[key] = write(value) if write else value
         return body
 
     def from_json(self, data: Mapping[str, Any]) -> Any:
@@ -224,9 +273,9 @@ class PartForms:
             )
         return kind(
             **{
-                field: read(data[field]) if read else data[field]
-                for field, default, _, read in self._forms[kind][1]
-                if field in data or default is MISSING
+                key: read(data[key]) if read else data[key]
+                for key, default, _, read in self._forms[kind][1]
+                if key in data or default is MISSING
             }
         )
 

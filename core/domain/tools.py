@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.errors import ToolDefinitionError
 from hookgate.core.domain.messages import CLEAN, Taint
-from hookgate.core.domain.parts import Content, plain_text
+from hookgate.core.domain.parts import Content, WirePart, plain_text
 from hookgate.core.domain.schemas import SchemaCheck, compile_schema
 from hookgate.core.domain.strict_json import canonical
 
@@ -76,7 +76,7 @@ ToolRunner: TypeAlias = "Callable[[Turn, Mapping[str, Any]], Awaitable[ToolResul
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tool:
+class Tool(WirePart):
     """Something that a model can call: schema, flags, owner and runner in one object.
 
     Attributes:

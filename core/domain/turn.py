@@ -25,11 +25,12 @@ from hookgate.core.domain.messages import (
     join_taints,
     new_id,
 )
-from hookgate.core.domain.models import ModelParameters, ModelRef, StopReason, Usage
+from hookgate.core.domain.models import AS_CONFIGURED, ModelParameters, ModelRef, StopReason, Usage
 
 if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Selection
-    from hookgate.core.domain.parts import Image
+    from hookgate.core.domain.models import SystemText
+    from hookgate.core.domain.parts import Image, Raw
     from hookgate.core.domain.tools import Decision, Tool, ToolCall, ToolResult
     from hookgate.core.registry.snapshots import Snapshot
 
@@ -344,12 +345,16 @@ class TurnRequest:
         tool_results: Results of client-owned tools that an earlier turn waits for.
         model: The model to ask, ``provider/model``, instead of the agent's.
         parameters: How it is asked; what is set comes before the agent's own.
-        system: Instructions of the caller, which follow the agent's own.
+        system: Instructions of the caller, which follow the agent's own; in pieces where they came
+            so.
         taint: Where untrusted text in the message came from: what a channel passes on of
             strangers, for example.
-        ephemeral: Whether nothing of the turn is to be kept. Refused so far.
+        ephemeral: Whether nothing of the turn is to be kept but the record, the ledger and what
+            taints the session. It waits for no lane. Refused so far.
         verbatim: Whether the model is to read the request as it is: without history, blocks of
             plugins and tools of the gateway. Refused so far.
+        raw: The whole body that the request came as, for a provider of the same wire. Only of a
+            verbatim request: what else is added to or left out of one would not be in it.
         whole: Whether the answer is read at its end. Its pieces are told all the same, some
             tenths of a second together.
     """
@@ -364,12 +369,13 @@ class TurnRequest:
     clean_results: str = ""
     tool_results: tuple[ToolResultPart, ...] = ()
     model: str | None = None
-    parameters: ModelParameters = field(default_factory=lambda: ModelParameters())
-    system: str = ""
+    parameters: ModelParameters = AS_CONFIGURED
+    system: str | tuple[SystemText, ...] = ""
     taint: Taint = CLEAN
     ephemeral: bool = False
     verbatim: bool = False
     whole: bool = False
+    raw: Raw | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -454,7 +460,7 @@ class TurnPlan:
     """
 
     models: tuple[ModelRef, ...] = ()
-    parameters: ModelParameters = field(default_factory=lambda: ModelParameters())
+    parameters: ModelParameters = AS_CONFIGURED
     failure_mode: Literal["fail_open", "fail_closed"] = "fail_open"
     tool_selection: Literal["auto", "all", "discovered"] = "auto"
     history: Literal["server", "client"] = "server"
@@ -567,6 +573,9 @@ class Turn:
         unknown_flags: Names in its ``customFlags`` that nobody has declared.
         system: Instructions of the request, which follow the agent's own.
         whole: Whether its answer is read at its end; see `TurnRequest`.
+        verbatim: Whether the model reads the request as it came; see `TurnRequest`.
+        ephemeral: Whether nothing of it is kept: learn nothing from it, and remember nothing.
+        raw: The body that the request came as, where it is passed on.
         tags: Router tags.
         withheld: Ids of the capabilities that were taken away from this turn.
         selections: What selectors chose, by id, with the best score of each.
@@ -609,6 +618,9 @@ class Turn:
     unknown_flags: tuple[str, ...] = ()
     system: str = ""
     whole: bool = False
+    verbatim: bool = False
+    ephemeral: bool = False
+    raw: Raw | None = field(repr=False, default=None)
     client_tools: tuple[Tool, ...] = ()
     tags: frozenset[str] = frozenset()
     withheld: frozenset[str] = frozenset()

@@ -17,7 +17,7 @@ from hookgate.core.domain.errors import (
     TurnError,
 )
 from hookgate.core.domain.messages import Message, Provenance, ToolUse, new_id
-from hookgate.core.domain.models import ModelRef
+from hookgate.core.domain.models import ModelRef, SystemText
 from hookgate.core.domain.parts import Text
 from hookgate.core.domain.turn import (
     HERE,
@@ -320,7 +320,7 @@ class Turns:
             options=request.options,
             flags=flags,
             unknown_flags=unknown,
-            system=request.system,
+            system=_text_of(request.system),
             whole=request.whole,
             client_tools=admitted(request.client_tools, snapshot.tools, principal, believed),
             parent=parent,
@@ -404,6 +404,10 @@ def _depth(turn: Turn) -> int:
         return turn.depth
     depth: int = here[1].depth
     return depth
+
+
+def _text_of(system: str | tuple[SystemText, ...]) -> str:
+    return system if isinstance(system, str) else SystemText.joined(system).text
 
 
 def _model(text: str) -> ModelRef:

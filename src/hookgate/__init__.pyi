@@ -92,6 +92,7 @@ from hookgate.core.domain.messages import (
 )
 from hookgate.core.domain.models import (
     Ending as Ending,
+    Frame as Frame,
     ModelEvent as ModelEvent,
     ModelInfo as ModelInfo,
     ModelParameters as ModelParameters,

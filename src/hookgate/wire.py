@@ -5,6 +5,9 @@
 from hookgate.core.domain.parts import (
     MEDIA as MEDIA,
     CONTENT_FORMS as CONTENT_FORMS,
+    Raw as Raw,
+    WirePart as WirePart,
+    came_as as came_as,
     content_from_json as content_from_json,
     content_to_json as content_to_json,
     left_out as left_out,

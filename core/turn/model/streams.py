@@ -27,6 +27,7 @@ EVENTS = (
     models.OpaqueDelta,
     models.UsageEvent,
     models.StopEvent,
+    models.Frame,
 )
 
 
