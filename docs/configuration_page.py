@@ -84,22 +84,29 @@ Values that may be secrets are not shown.
 
 ## Secrets
 
-A secret, such as the key of a model's provider, is looked for by its name in three places, in
+A secret, such as the key of a model's provider, is looked for by its name in these places, in
 this order:
 
 1. an environment variable of that name in capitals: `ANTHROPIC_API_KEY` for `anthropic_api_key`;
-2. a key file, `~/.hookgate/keys/anthropic_api_key`, with nothing in it but the key. It must
-   belong to the user who runs the gateway and have mode 0600 or 0400, its folder must not be
-   writable for others, and it must not be a link. Otherwise it is refused, with the command that
-   mends it. A key file that is replaced counts at once;
-3. the section `[secrets]`.
+2. the file that such a variable with `_FILE` behind it names, by a whole path:
+   `ANTHROPIC_API_KEY_FILE=/run/secrets/anthropic`. One that cannot be used is an error, which
+   names the variable;
+3. the credentials that systemd has loaded for the unit: `LoadCredential=anthropic_api_key:...`
+   makes `$CREDENTIALS_DIRECTORY/anthropic_api_key`;
+4. a key file, `~/.hookgate/keys/anthropic_api_key`;
+5. the section `[secrets]`.
 
-What Docker, Kubernetes or systemd mount is read as it comes, as a key file, a token's `file` or a
-provider's `api_key_file`. Whose it is and who may change it decides there: root's files count up
+A file holds the key and nothing else. It must belong to the user who runs the gateway and have mode
+0600 or 0400, and its folder must not be writable for others. Otherwise it is refused, with the
+command that mends it. A file that is replaced counts at once.
+
+What Docker, Kubernetes or systemd mount is read as it comes, as any of these files, a token's
+`file`, a provider's `api_key_file` or the `url_file` of `[plugin.storage]`. Whose it is and who may
+change it decides there: root's files count up
 to mode 0640 (its group may read it), and on a read-only mount those of root and of the user who
 runs the gateway up to 0644, in a folder of root's or of that user that nobody else may write to;
-on a read-only mount its mode does not count. In a folder of root's, or that is mounted read-only,
-links are followed that stay below it, such as `token -> ..data/token`.
+on a read-only mount its mode does not count. Links are followed that stay below such a folder, such
+as `token -> ..data/token`: who can make one there could put the key there as well.
 
 Every secret that was found, or that stands in `[secrets]`, is masked wherever text leaves the
 gateway: log, errors, events, `status`. So are its forms in URLs, base64 and JSON. Values of

@@ -14,13 +14,15 @@ from hookgate import (
     QUESTIONS,
     STORE,
     SWITCHES,
+    ConfigError,
     Host,
     Operation,
+    Problem,
     StoreUnavailableError,
     operations_of,
 )
 from hookgate.builtin_plugins.storage.settings import StorageSettings
-from hookgate.hookspecs import hookimpl
+from hookgate.hookspecs import blocking, hookimpl
 from hookgate.sessions import FileSwitches
 
 if TYPE_CHECKING:
@@ -54,8 +56,8 @@ class Plugin:
         from hookgate.builtin_plugins.storage.conversations import SqlConversations
         from hookgate.builtin_plugins.storage.engine.opening import open_store
 
-        if self._settings.url is not None:
-            _hide_password(host, self._settings.url.get_secret_value())
+        if (address := await asyncio.to_thread(self._settings.address)) is not None:
+            _hide_password(host, address)
         store = await open_store(self._settings, host.settings.home, tell=host.standing(PART).bad)
         work: list[asyncio.Task[None]] = []
         lanes: SqlLanes | None = None
@@ -84,6 +86,16 @@ class Plugin:
                 task.cancel()
             await asyncio.gather(*work, return_exceptions=True)
             await store.close()
+
+    @hookimpl
+    @blocking
+    def check_settings(self) -> Sequence[Problem]:
+        """Say that the file with the database's URL cannot be used."""
+        try:
+            self._settings.address()
+        except ConfigError as error:
+            return error.problems
+        return []
 
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:

@@ -7,8 +7,8 @@ from typing import Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from hookgate import Section
-from hookgate.settings import HomePath
+from hookgate import ConfigError, Problem, Section
+from hookgate.settings import HomePath, read_key_file
 
 DATABASE_NAME = "hookgate.db"
 POSTGRES = ("postgresql+asyncpg://", "postgresql://", "postgres://")
@@ -21,6 +21,8 @@ class StorageSettings(Section):
     """The SQLite file; a relative path starts at `home`. Local disks only, no network share."""
     url: SecretStr | None = None
     """A PostgreSQL database instead: `postgresql+asyncpg://user:password@host/database`."""
+    url_file: Path | None = None
+    """A file, mode 0600 or a mounted secret, that holds such a URL."""
     auto_upgrade: bool = True
     """Whether a start upgrades the tables; `false` refuses to start until `hookgate db upgrade`."""
     fallback: Literal["ephemeral", "refuse"] = "ephemeral"
@@ -50,9 +52,40 @@ class StorageSettings(Section):
 
     @model_validator(mode="after")
     def _one_place(self) -> StorageSettings:
-        if self.url is not None and "path" in self.model_fields_set:
+        if self.url is not None and self.url_file is not None:
+            raise ValueError("expected either `url` or `url_file`, and not both")
+        if self.shared and "path" in self.model_fields_set:
             raise ValueError("expected either `path` (SQLite) or `url` (PostgreSQL), and not both")
         return self
+
+    @property
+    def shared(self) -> bool:
+        """Whether it is a database of PostgreSQL's, and no file."""
+        return self.url is not None or self.url_file is not None
+
+    def address(self) -> str | None:
+        """Return the URL of the database; None where it is SQLite's file. Reads `url_file`.
+
+        Raises:
+            ConfigError: The file is not safe to use or cannot be read, or holds no such URL.
+        """
+        if self.url_file is None:
+            return None if self.url is None else self.url.get_secret_value()
+        try:
+            text = read_key_file(self.url_file) or ""
+        except ConfigError as error:
+            (problem,) = error.problems
+            raise self._unread(problem.found, problem.expected) from None
+        if not text.startswith(POSTGRES):
+            found = "no URL of a PostgreSQL database" if text else "nothing"
+            raise self._unread(found, "one line that begins with postgresql+asyncpg://")
+        return text
+
+    def _unread(self, found: str, expected: str) -> ConfigError:
+        key = "plugin.storage.url_file"
+        return ConfigError(
+            [Problem(key=key, found=f"{found} in {self.url_file}", expected=expected)]
+        )
 
     def database(self, home: Path) -> Path:
         """Return the SQLite file of a gateway whose home is `home`."""

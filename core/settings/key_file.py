@@ -13,8 +13,8 @@ a read-only mount   root or this user          file 0644 or less; the folder's d
 ==================  =========================  =============================================
 
 The second and third row are how Docker, Kubernetes and systemd hand secrets in. Links are
-followed in a folder of those rows alone, and never out of it: Kubernetes has ``key`` lead to
-``..data/key``, and swaps what ``..data`` leads to.
+followed, and never out of the folder: Kubernetes has ``key`` lead to ``..data/key``, and swaps
+what ``..data`` leads to. Whoever can make a link in such a folder could put the key there itself.
 """
 
 from __future__ import annotations
@@ -89,7 +89,6 @@ def _read(path: Path) -> bytes:
         place, links = path.parent, 0
         folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         opened.callback(os.close, folder)
-        mounted = _is_mounted(folder)
         _check_folder(path, place, folder)
         names = [path.name]
         while True:
@@ -97,7 +96,7 @@ def _read(path: Path) -> bytes:
             try:
                 descriptor = os.open(name, _FLAGS, dir_fd=folder)
             except OSError as error:
-                if error.errno not in _A_LINK or not mounted or links == _LINKS:
+                if error.errno not in _A_LINK or links == _LINKS:
                     raise
                 links += 1
                 names[:0] = _steps(path, os.readlink(name, dir_fd=folder))
@@ -127,11 +126,6 @@ def _steps(path: Path, target: str) -> list[str]:
 
 def _is_read_only(descriptor: int) -> bool:
     return bool(os.fstatvfs(descriptor).f_flag & os.ST_RDONLY)
-
-
-def _is_mounted(folder: int) -> bool:
-    """Whether somebody above this user has put the folder there: links in it are followed."""
-    return _is_read_only(folder) or os.fstat(folder).st_uid != os.geteuid()
 
 
 def _check_folder(path: Path, place: Path, folder: int) -> None:
@@ -178,7 +172,7 @@ def _check_owner(path: Path, place: Path, status: os.stat_result) -> None:
 
 def _unreadable(path: Path, error: OSError) -> ConfigError:
     if error.errno in _A_LINK:
-        return _problem(path, "a link", "the key file itself: links are not followed")
+        return _problem(path, "a link that leads in a circle", "the key file itself")
     found = (error.strerror or "an error").lower()
     return _problem(path, found, "a file with mode 0600 that holds the key")
 

@@ -1,8 +1,8 @@
 """Secrets by name, and the masking of every one of them wherever text leaves.
 
-A secret is looked for in the environment, then in a key file, then in the settings. What
-was found once is known from then on, and `SecretStore.redact` masks it in each form in
-which a library is likely to write it.
+A secret is looked for in the environment, by itself and as a file that it names, then in a key
+file, then in the settings. What was found once is known from then on, and `SecretStore.redact`
+masks it in each form in which a library is likely to write it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import orjson
 
 from hookgate.core.domain.errors import ConfigError, Problem
 from hookgate.core.settings.key_file import read_key_file
+from hookgate.core.settings.paths import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -48,6 +49,12 @@ MIN_LINE = 16
 MAX_HELD = 4
 """The longest end of a stream that is held back, in lengths of the longest form of a secret.
 Only text that goes on beginning secrets, such as one letter over and over, comes to that."""
+
+FILE = "_FILE"
+"""Behind a variable's name: it holds the path of a file with the value, and not the value."""
+
+CREDENTIALS = "CREDENTIALS_DIRECTORY"
+"""The variable by which systemd says where it has put the credentials of a unit."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _SECRET_NAME = re.compile(
@@ -109,16 +116,20 @@ class SecretStore:
         """Return the secret called `name`, or None where there is none.
 
         It is looked for in the environment (``openai_api_key`` is the variable
-        ``OPENAI_API_KEY``; a dot or dash becomes ``_``), in the file ``keys/NAME`` of the
-        home folder, and in ``[secrets]``. Nothing is kept: a key file that was replaced
-        counts from the next call on.
+        ``OPENAI_API_KEY``; a dot or dash becomes ``_``), in the file that ``OPENAI_API_KEY_FILE``
+        names, in systemd's ``$CREDENTIALS_DIRECTORY``, in the file ``keys/NAME`` of the home
+        folder, and in ``[secrets]``. Nothing is kept: a key file that was replaced counts from
+        the next call on.
 
         Raises:
-            ConfigError: The name cannot be a file's, or the key file is not safe to use.
+            ConfigError: The name cannot be a file's, or a file is not safe to use, or one that
+                the environment names is not there.
         """
         if not _NAME.fullmatch(name):
             raise ConfigError([_bad_name(name)])
-        value = self._environ.get(variable_of(name))
+        value = self._of_environment(variable_of(name))
+        if not value and (credentials := self._environ.get(CREDENTIALS)):
+            value = read_key_file(Path(credentials) / name, missing_ok=True)
         if not value:
             value = read_key_file(self._folder / name, missing_ok=True)
         if not value:
@@ -127,6 +138,24 @@ class SecretStore:
             return None
         self.register(value)
         return value
+
+    def _of_environment(self, variable: str) -> str | None:
+        """Return what `variable` holds, or the file that it names with ``_FILE`` behind it."""
+        if value := self._environ.get(variable):
+            return value
+        naming = f"{variable}{FILE}"
+        if not (named := self._environ.get(naming)):
+            return None
+        path = expanded(named)
+        if not path.is_absolute():
+            wrong = "a path that begins at the folder that you stand in"
+            raise ConfigError([_misnamed(naming, named, wrong, "a whole path, such as /run/key")])
+        try:
+            return read_key_file(path)
+        except ConfigError as error:
+            (problem,) = error.problems
+            told = _misnamed(naming, named, problem.found, problem.expected)
+            raise ConfigError([told]) from None
 
     def how_to_set(self, name: str) -> tuple[str, ...]:
         """Say where `get` looks for the secret called `name`, as what to do, in its order."""
@@ -379,3 +408,8 @@ def _bad_name(name: str) -> Problem:
         found=f"a secret called {name[:80]!r}",
         expected="a name of letters, digits, `_`, `-` and `.` that begins with none of `-` and `.`",
     )
+
+
+def _misnamed(variable: str, path: str, found: str, expected: str) -> Problem:
+    expected = f"{expected} ({variable} in the environment names it)"
+    return Problem(file=path, key=variable, found=found, expected=expected)

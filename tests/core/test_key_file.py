@@ -26,6 +26,14 @@ chmod 3777 .
 """
 """What the kubelet lays out for a volume of a secret; it then mounts it read-only."""
 
+IN_FOLDER = """
+mkdir -m 0700 ..data
+printf value-1 > ..data/token
+chmod 0600 ..data/token
+ln -s ..data/token token
+"""
+"""The same in a folder of the user's own."""
+
 DOCKER = "printf value-1 > token; chmod 0444 token"
 
 READ = """
@@ -115,6 +123,18 @@ def test_a_file_of_roots_that_its_group_may_read_is_read_without_a_mount(tmp_pat
     assert read(tmp_path, build, mode="rw", user=4242) == "read value-1"
 
 
+def test_a_link_is_followed_where_nobody_else_can_write(tmp_path: Path) -> None:
+    assert read(tmp_path, IN_FOLDER, mode="rw") == "read value-1"
+    assert read(tmp_path, IN_FOLDER.replace("0600", "0400"), mode="rw") == "read value-1"
+
+
+def test_a_link_of_roots_is_followed_where_root_alone_can_write(tmp_path: Path) -> None:
+    build = KUBERNETES.replace("3777", "0755") + "chgrp -R 4242 ..2026_11_23"
+    if os.geteuid():
+        pytest.skip("only root can give files to a group")
+    assert read(tmp_path, build, mode="rw", user=4242) == "read value-1"
+
+
 @pytest.mark.parametrize(
     ("build", "mode", "user", "says"),
     sampled(
@@ -133,8 +153,9 @@ def test_a_file_of_roots_that_its_group_may_read_is_read_without_a_mount(tmp_pat
             ("printf x > ../key; ln -s ../key token", "ro", 0, "leads out of its folder"),
             ("printf x > key; ln -s /mnt/in/key token", "ro", 0, "leads out of its folder"),
             ("mkdir a; printf x > key; ln -s a/../key token", "ro", 0, "leads out of its folder"),
-            ("ln -s token token", "ro", 0, "a link"),
-            ("printf x > key; chmod 600 key; ln -s key token", "rw", 0, "links are not followed"),
+            ("ln -s token token", "ro", 0, "a circle"),
+            ("ln -s token token", "rw", 0, "a circle"),
+            (IN_FOLDER.replace("0700", "0777"), "rw", 0, "others may write to"),
             ("mkfifo token", "ro", 0, "not a file"),
             ("mkdir a; ln -s a token", "ro", 0, "not a file"),
             ("ln -s nowhere token", "ro", 0, "no such file"),
@@ -175,5 +196,4 @@ def test_a_secret_that_is_swapped_meanwhile_is_the_new_one(
         return target
 
     monkeypatch.setattr(os, "readlink", swapping)
-    monkeypatch.setattr(key_file, "_is_mounted", lambda _: True)
     assert key_file.read_key_file(tmp_path / "token") == "value-2"

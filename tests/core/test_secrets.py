@@ -61,6 +61,55 @@ def test_the_environment_comes_before_the_key_file_and_that_before_the_settings(
     assert secrets.get("model_key") == "from-settings"
 
 
+def test_a_variable_may_name_a_file_that_holds_the_secret(tmp_path: Path) -> None:
+    key_file(tmp_path, "model_key", "from-home")
+    named = key_file(tmp_path, "mounted", "from-mount\n")
+    environ = {"MODEL_KEY_FILE": str(named)}
+    secrets = store(tmp_path, environ)
+    assert secrets.get("model_key") == "from-mount"
+    assert secrets.redact("from-mount") == MASK
+    named.write_text("rotated-value")
+    assert secrets.get("model_key") == "rotated-value"
+    environ["MODEL_KEY"] = "from-environment"
+    assert secrets.get("model_key") == "from-environment"
+
+
+@pytest.mark.parametrize(
+    ("named", "says"),
+    [
+        ("{keys}/absent", "no such file"),
+        ("{keys}/open", "mode 0644"),
+        ("keys/mounted", "a whole path"),
+    ],
+)
+def test_a_file_that_a_variable_names_and_that_cannot_be_used_is_named_with_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, says: str
+) -> None:
+    key_file(tmp_path, "mounted", "value-1")
+    key_file(tmp_path, "open", "value-1", 0o644)
+    key_file(tmp_path, "model_key", "from-home")
+    monkeypatch.chdir(tmp_path)
+    path = named.format(keys=tmp_path / "keys")
+    with pytest.raises(ConfigError, match=says) as told:
+        store(tmp_path, {"MODEL_KEY_FILE": path}).get("model_key")
+    assert "MODEL_KEY_FILE in the environment names it" in str(told.value)
+    assert path in str(told.value)
+
+
+def test_a_credential_of_systemd_comes_between_the_environment_and_the_key_file(
+    tmp_path: Path,
+) -> None:
+    key_file(tmp_path, "model_key", "from-home")
+    (tmp_path / "run").mkdir()
+    credentials = key_file(tmp_path / "run", "model_key", "from-systemd", 0o400).parent
+    environ = {"CREDENTIALS_DIRECTORY": str(credentials)}
+    secrets = store(tmp_path, environ)
+    assert secrets.get("model_key") == "from-systemd"
+    assert secrets.get("other_key") is None
+    environ["MODEL_KEY"] = "from-environment"
+    assert secrets.get("model_key") == "from-environment"
+
+
 def test_a_name_that_nothing_gives_is_none(tmp_path: Path) -> None:
     assert store(tmp_path).get("absent") is None
     assert store(tmp_path / "no" / "such" / "home").get("absent") is None
@@ -129,7 +178,7 @@ def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
     assert f"chmod 700 {path.parent}" in refused(path)
 
 
-def test_a_link_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_that_leads_out_of_its_folder_is_not_followed(tmp_path: Path) -> None:
     target = key_file(tmp_path, "target", "value-1")
     link = tmp_path / "keys" / "link"
     link.symlink_to(target)

@@ -53,10 +53,11 @@ async def open_store(
         StartError: Another gateway holds the database; or its tables are newer than the
             code, or outdated while `auto_upgrade` is off; or the database cannot be used
             and `fallback` is ``refuse``.
+        ConfigError: `url_file` cannot be used.
     """
     try:
-        if settings.url is not None:
-            return await _open_postgres(settings, settings.url.get_secret_value(), tell)
+        if (address := await asyncio.to_thread(settings.address)) is not None:
+            return await _open_postgres(settings, address, tell)
         return await _open_sqlite(settings, settings.database(home), tell)
     except _NotOpenedError as error:
         if settings.fallback == "refuse":

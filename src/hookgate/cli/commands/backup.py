@@ -96,7 +96,7 @@ def _kept(state: State, *, keys: bool) -> Kept:
     settings = state.settings
     home = settings.home.expanduser()
     storage = StorageSettings.model_validate(settings.plugin.get("storage", {}))
-    if storage.url is not None:
+    if storage.shared:
         raise BackupError(
             "the store is a PostgreSQL database, which has tools of its own: `pg_dump "
             "--format=custom --file=hookgate.dump DATABASE` copies it while gateways run, and "
