@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import pluggy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Sequence
+    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from aiohttp import web
@@ -49,7 +49,15 @@ if TYPE_CHECKING:
         Refusal,
         Usage,
     )
-    from hookgate.core.domain.tools import Ask, Decision, Tool, ToolCall, ToolResult, Verdict
+    from hookgate.core.domain.tools import (
+        Ask,
+        ClientCallFlags,
+        Decision,
+        Tool,
+        ToolCall,
+        ToolResult,
+        Verdict,
+    )
     from hookgate.core.domain.turn import (
         Credential,
         Outcome,
@@ -751,6 +759,34 @@ def after_model_call(
 # -------------------------------------------------------------------------
 # Tools
 # -------------------------------------------------------------------------
+
+
+@hookspec("each", required=True)
+def describe_client_call(
+    turn: Turn, tool: Tool, arguments: Mapping[str, Any]
+) -> ClientCallFlags | None:
+    """Say what one call of a tool that its client runs does, by its name, schema and arguments.
+
+    Called for each call of a client's tool, before it is judged, and again after a rewrite. Where
+    several say something, the strictest of each flag counts, and what the request itself
+    declares to be true stays true. A failure denies the call.
+
+    Args:
+        turn: The turn.
+        tool: The tool, as the request declares it; one that it does not list has no schema.
+        arguments: The arguments, a copy.
+
+    Returns:
+        What is known of the call, or None where this plugin does not know such a tool.
+
+    Example:
+        ::
+
+            @hookimpl
+            def describe_client_call(self, turn, tool, arguments):
+                if tool.name == "clock" and not arguments:
+                    return ClientCallFlags(flags=Flags.none(), why="it tells the time")
+    """
 
 
 @hookspec("each", required=True)

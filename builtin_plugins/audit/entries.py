@@ -161,6 +161,13 @@ def decided(
             for verdict in decision.verdicts
         ],
     }
+    if call.said is not None:
+        said = call.said
+        data["client_call"] = {
+            "why": said.why,
+            "confined": said.confined,
+            "family": dict(said.family),
+        }
     return _entry("tool_decided", turn, call, decision.effect.word, data)
 
 

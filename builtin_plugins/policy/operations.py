@@ -42,7 +42,7 @@ class GrantRow(OperationModel):
 
     id: str
     scope: GrantScope
-    """These very arguments, or any of this tool."""
+    """These very arguments, calls that have the same in common, or any of this tool."""
     tool: str
     arguments: str
     """The arguments, in JSON with secrets masked; empty where any are allowed."""
@@ -109,7 +109,8 @@ class ApprovalOperations:
             decision: ``allow-once``, ``allow-always`` or ``deny``.
             digest: The question's digest, as it was shown; the answer is refused where it is
                 another.
-            scope: How far ``allow-always`` reaches: these very arguments, or any of this tool in
+            scope: How far ``allow-always`` reaches: these very arguments, calls that have in
+                common with this one what the question names as its family, or any of this tool in
                 this session, where the settings allow that.
         """
         question, grant = await self._desk().resolve(

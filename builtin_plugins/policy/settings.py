@@ -18,7 +18,7 @@ WHY_NO_LONGER = "its call and its session wait for a question, and a turn has no
 
 RuleEffect: TypeAlias = Literal["allow", "rewrite", "ask", "deny"]
 """What follows where a rule holds, from the mildest to the strictest: the strictest counts."""
-ProfileName: TypeAlias = Literal["open", "balanced", "strict"]
+ProfileName: TypeAlias = Literal["open", "balanced", "guarded", "strict"]
 
 
 class ApprovalSettings(Section):

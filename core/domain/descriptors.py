@@ -113,6 +113,13 @@ class Flags:
             values[name] = value
         return cls(**values)  # type: ignore[arg-type]
 
+    @classmethod
+    def strictest(cls, several: Iterable[Flags]) -> Flags:
+        """Return the strictest of each flag: true before undeclared before false."""
+        rows = list(zip(*map(_flags_of, several), strict=True))
+        values = (True if True in row else None if None in row else False for row in rows)
+        return cls.from_mapping(dict(zip(FLAG_NAMES, values, strict=False)))
+
     def get(self, name: str) -> bool | None:
         """Return the flag called `name` (a name of `FLAG_NAMES`)."""
         if name not in FLAG_NAMES:

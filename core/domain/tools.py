@@ -175,6 +175,47 @@ class Tool(WirePart):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClientCallFlags:
+    """What a plugin knows of one call of a tool that its client runs, from its arguments.
+
+    Attributes:
+        flags: What this call does to the world; None is what the plugin cannot tell.
+        why: What it rests on, for whoever is asked, at most 400 characters.
+        confined: Whether all that it writes stays in the client's workspace.
+        family: What calls like this one have in common, as data that a person is shown before
+            they are allowed together, such as ``{"program": "git push", "remote": "origin"}``: at
+            most 8 texts of 300 characters. Empty where nothing may be allowed but this call.
+    """
+
+    flags: Flags
+    why: str = ""
+    confined: bool = False
+    family: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if any(value not in (True, False, None) for value in self.flags.to_json().values()):
+            raise ValueError("ClientCallFlags.flags: expected true, false or None for each flag")
+        if len(self.why) > 400:
+            raise ValueError("ClientCallFlags.why: expected a text of at most 400 characters")
+        texts = [text for pair in self.family.items() for text in pair]
+        if len(texts) > 16 or any(len(one) > 300 for one in texts):
+            raise ValueError("ClientCallFlags.family: expected at most 8 texts of 300 characters")
+
+    @classmethod
+    def joined(cls, said: Sequence[ClientCallFlags]) -> ClientCallFlags | None:
+        """Return the strictest of what several plugins say; None where nobody says anything."""
+        if not said:
+            return None
+        first = said[0]
+        return cls(
+            flags=Flags.strictest([one.flags for one in said]),
+            why="; ".join(one.why for one in said if one.why)[:400],
+            confined=all(one.confined is True for one in said),
+            family=first.family if all(one.family == first.family for one in said) else {},
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
     """One call of one tool, as policy judges it and as the tool gets it.
 
@@ -186,6 +227,8 @@ class ToolCall:
         index: The call's place among all calls of this turn, from 0.
         within: The id of the call in which a tool made this one; "" for a call of the model's.
         rewritten_by: The plugins that rewrote the arguments, in order.
+        said: What plugins know of this call, where its tool is a client's and one of them knows
+            it; see `describe_client_call`.
     """
 
     id: str
@@ -195,6 +238,7 @@ class ToolCall:
     index: int = 0
     within: str = ""
     rewritten_by: tuple[str, ...] = ()
+    said: ClientCallFlags | None = None
 
     @property
     def name(self) -> str:
@@ -203,8 +247,12 @@ class ToolCall:
 
     @property
     def flags(self) -> Flags:
-        """The tool's flags."""
-        return self.tool.flags
+        """The tool's flags, or what is known of this very call. Never milder than a request's."""
+        if self.said is None:
+            return self.tool.flags
+        own = self.tool.flags.to_json()
+        declared = Flags.from_mapping({name: bool(value) for name, value in own.items()})
+        return Flags.strictest((self.said.flags, declared))
 
     @property
     def canonical(self) -> bytes:

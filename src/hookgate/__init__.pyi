@@ -180,6 +180,7 @@ from hookgate.ports import (
 from hookgate.core.domain.tools import (
     Answer as Answer,
     Ask as Ask,
+    ClientCallFlags as ClientCallFlags,
     Decision as Decision,
     Effect as Effect,
     EffectName as EffectName,

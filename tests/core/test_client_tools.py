@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from tests.support.wire import serving
 
 from hookgate.core.domain.descriptors import FLAG_NAMES, Flags
 from hookgate.core.domain.errors import ClientToolError
-from hookgate.core.domain.tools import Tool, ToolCall, Verdict
+from hookgate.core.domain.tools import ClientCallFlags, Tool, ToolCall, Verdict
 from hookgate.core.domain.turn import Principal, Turn
 from hookgate.core.turn.tools.held import admitted, stricter
 from hookgate.hookspecs import hookimpl
@@ -142,3 +143,133 @@ def test_a_request_cannot_bring_a_runner_a_proof_or_two_of_one_name() -> None:
         admitted([brought, brought], {}, OWNER, [])
     with pytest.raises(ClientToolError, match="this gateway has one of that name"):
         admitted([brought], {"Theirs": brought}, OWNER, [])
+
+
+class Knows:
+    """A plugin that knows what calls of the client's tools do, by their arguments."""
+
+    def __init__(self, name: str, said: Callable[..., Any]) -> None:
+        self.name = name
+        self.say = said
+        self.asked: list[Mapping[str, Any]] = []
+
+    @hookimpl
+    def describe_client_call(self, turn: Turn, tool: Tool, arguments: Any) -> Any:
+        assert tool.owner == "client"
+        self.asked.append(dict(arguments))
+        return self.say(tool, arguments)
+
+
+class Calls(Judge):
+    """Keeps the calls, and rewrites one of them."""
+
+    def __init__(self, **rewrite: Any) -> None:
+        super().__init__()
+        self.calls: list[ToolCall] = []
+        self.rewrite = rewrite
+
+    @hookimpl
+    def before_tool_call(self, turn: Turn, call: ToolCall) -> Verdict:
+        if call.tool.owner != "client":
+            return Verdict.allow()
+        self.calls.append(call)
+        if self.rewrite and dict(call.arguments) != self.rewrite:
+            return Verdict.rewrite(self.rewrite)
+        return Verdict.allow()
+
+
+HARMLESS = ClientCallFlags(flags=Flags.none(), why="it looks", confined=True, family={"a": "b"})
+
+
+async def described(
+    *known: Knows, judge: Calls | None = None, **brought: Any
+) -> tuple[Calls, list[Any]]:
+    """Let a model call a client's tool; return what judged it, and the calls that were released."""
+    judge = judge or Calls()
+    script = Script(call(("c", "theirs", {"path": "x"})), say("denied"))
+    async with (
+        serving(Scripted(script), Tools(echo_tool()), judge, *known) as served,
+        served.socket() as socket,
+    ):
+        tools = [theirs(**brought)]
+        number = await socket.send("chat.send", content="go", client_tools=tools)
+        frames = await turn_frames(socket, number)
+    return judge, [one for one in frames if one.get("method") == "tool_use"]
+
+
+async def test_a_plugin_says_what_a_call_of_a_clients_tool_does() -> None:
+    knows = Knows("knows", lambda tool, arguments: HARMLESS)
+    judge, _ = await described(knows)
+    (seen,) = judge.calls
+    assert (seen.flags, seen.said) == (Flags.none(), HARMLESS)
+    assert knows.asked == [{"path": "x"}]
+
+
+async def test_nobody_knows_the_call_and_it_stays_undeclared() -> None:
+    judge, _ = await described(Knows("knows", lambda tool, arguments: None))
+    assert (judge.calls[0].flags, judge.calls[0].said) == (Flags(), None)
+
+
+async def test_a_request_can_only_be_stricter_than_what_is_known() -> None:
+    judge, _ = await described(
+        Knows("knows", lambda tool, arguments: HARMLESS), flags={"sends_externally": True}
+    )
+    assert judge.calls[0].flags == replace(Flags.none(), sends_externally=True)
+
+
+async def test_of_several_the_strictest_counts_whatever_their_order() -> None:
+    other = ClientCallFlags(flags=replace(Flags.none(), executes_privileged=None))
+    for said in ((HARMLESS, other), (other, HARMLESS)):
+        known = [
+            Knows(f"knows{number}", lambda tool, arguments, one=one: one)
+            for number, one in enumerate(said)
+        ]
+        judge, _ = await described(*known)
+        (seen,) = judge.calls
+        assert seen.flags == replace(Flags.none(), executes_privileged=None)
+        assert seen.said is not None
+        assert (seen.said.confined, seen.said.family) == (False, {})
+
+
+async def test_what_is_rewritten_is_described_anew() -> None:
+    knows = Knows("knows", lambda tool, arguments: HARMLESS if arguments == {"path": "x"} else None)
+    judge, _ = await described(knows, judge=Calls(path="/etc"))
+    assert [one.said for one in judge.calls] == [HARMLESS, None]
+
+
+async def test_arguments_that_are_changed_on_the_way_are_a_copy() -> None:
+    def greedy(tool: Tool, arguments: dict[str, Any]) -> ClientCallFlags:
+        arguments["path"] = "/etc"
+        return HARMLESS
+
+    judge, (use,) = await described(Knows("knows", greedy))
+    assert judge.calls[0].arguments == {"path": "x"}
+    assert use["params"]["input"] == {"path": "x"}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        lambda tool, arguments: 1 / 0,
+        lambda tool, arguments: "harmless",
+        lambda tool, arguments: ClientCallFlags(flags=Flags(sends_externally="no")),  # type: ignore[arg-type]
+        lambda tool, arguments: ClientCallFlags(flags=Flags.none(), why="x" * 401),
+        lambda tool, arguments: ClientCallFlags(flags=Flags.none(), family={"a": "b" * 301}),
+    ],
+)
+async def test_a_plugin_that_fails_to_say_it_denies_the_call(said: Any) -> None:
+    judge, released = await described(Knows("knows", said))
+    assert (judge.calls, released) == ([], [])
+
+
+async def test_no_other_tool_is_asked_about() -> None:
+    knows, script = (
+        Knows("knows", lambda *_: HARMLESS),
+        Script(call(("c", "echo", {"text": "x"})), say("ok")),
+    )
+    async with (
+        serving(Scripted(script), Tools(echo_tool()), Calls(), knows) as served,
+        served.socket() as socket,
+    ):
+        await turn_frames(socket, await socket.send("chat.send", content="go"))
+    assert knows.asked == []

@@ -131,7 +131,7 @@ class Bench:
         arguments = facts.arguments
         for number in range(MAX_ROUNDS):
             if number:
-                facts = replace(facts, arguments=arguments)
+                facts = replace(facts, arguments=arguments, said=None)
             turn, call = imagined(facts)
             verdict, ruled = self._judge.judge(turn, call, history, now, facts.at)
             if every:
@@ -198,7 +198,12 @@ def imagined(facts: Facts) -> tuple[Turn, ToolCall]:
         owner=cast("ToolOwner", facts.owner),
     )
     call = ToolCall(
-        id="call", tool=tool, arguments=facts.arguments, depth=facts.depth, index=facts.index
+        id="call",
+        tool=tool,
+        arguments=facts.arguments,
+        depth=facts.depth,
+        index=facts.index,
+        said=facts.said,
     )
     return turn, call
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
-from hookgate import Flags, Provenance
+from hookgate import ClientCallFlags, Flags, Provenance
 from hookgate.builtin_plugins.policy.bench.bench import Bench, Found, session_of
 from hookgate.builtin_plugins.policy.bench.comparing import Coverage
 from hookgate.builtin_plugins.policy.judge.engine import Engine
@@ -293,6 +293,7 @@ def _recorded(row: Mapping[str, Any]) -> Recorded:
         index=data["index"],
         redacted=redacted,
         at=datetime.fromisoformat(row["at"]),
+        said=_said(data),
         **{key: data[key] for key in _FIELDS},
     )
     allowed = row["outcome"] == "allow"
@@ -328,6 +329,12 @@ def _circumstances(facts: Facts) -> Iterator[str]:
 def _flags(data: Mapping[str, Any]) -> Flags:
     flags = Flags.from_mapping(data["flags"])
     return replace(flags, proven=frozenset(data.get("proven", ())))
+
+
+def _said(data: Mapping[str, Any]) -> ClientCallFlags | None:
+    """Return what plugins knew of a client's call; the row's flags are those that counted."""
+    said = data.get("client_call")
+    return None if said is None else ClientCallFlags(flags=_flags(data), **said)
 
 
 # -- judging ---------------------------------------------------------------------------

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hookgate.kit.commands import State
     from hookgate.kit.content.problems import Problem
 
-Profile: TypeAlias = Literal["open", "balanced", "strict"]
+Profile: TypeAlias = Literal["open", "balanced", "guarded", "strict"]
 
 
 def settings_of(state: State) -> PolicySettings:

@@ -102,6 +102,7 @@ def shown(turn: Turn, call: ToolCall, ask: Ask) -> dict[str, Any]:
         "arguments": arguments,
         "arguments_text": json.dumps(arguments, indent=2, sort_keys=True),
         "flags": call.flags.to_json(),
+        **({} if call.said is None else {"family": dict(call.said.family)}),
         "title": ask.title,
         "description": ask.description,
         "severity": ask.severity,
@@ -261,6 +262,8 @@ class Inbox:
         now, policy = self._clock.now(), self._policy()
         expires = now + timedelta(seconds=min(ask.timeout, *_left(turn, now)))
         always = self._scopes if "allow-always" in ask.choices else ()
+        if call.said is None or not call.said.family:
+            always = tuple(one for one in always if one != "family")
         choices = [one for one in ask.choices if always or one != "allow-always"]
         question_id, digest = new_id("ask"), self._binding(turn, call)
         text = {

@@ -38,8 +38,8 @@ PART = "policy grants"
 
 SCOPES: Mapping[str, tuple[GrantScope, ...]] = {
     "off": (),
-    "arguments": ("arguments",),
-    "tool": ("arguments", "tool"),
+    "arguments": ("arguments", "family"),
+    "tool": ("arguments", "family", "tool"),
 }
 
 

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from hookgate import Clock, Principal, Tool, ToolCall, Turn, new_id
+from hookgate.wire import canonical
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
@@ -20,13 +21,20 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.desk.tables import Grant
     from hookgate.kit.records import Records
 
-GrantScope: TypeAlias = Literal["arguments", "tool"]
+GrantScope: TypeAlias = Literal["arguments", "family", "tool"]
 GrantState: TypeAlias = Literal["valid", "expired", "other_policy", "other_tool", "no_approver"]
 
 
 def arguments_digest(call: ToolCall) -> str:
     """Return SHA-256 (hex) of the canonical arguments of `call`."""
     return hashlib.sha256(call.canonical).hexdigest()
+
+
+def family_of(call: ToolCall) -> str:
+    """Return what calls like this one have in common, in canonical JSON; "" where nothing."""
+    if call.said is None or not call.said.family:
+        return ""
+    return canonical(dict(call.said.family)).decode()
 
 
 class Grants:
@@ -63,6 +71,7 @@ class Grants:
             "plugin": call.tool.plugin,
             "tool_digest": call.tool.digest,
             "arguments": arguments_digest(call),
+            "family": family_of(call),
             "shown": self._redact(call.canonical.decode()),
             "agent": turn.agent.name,
             "session": str(turn.session),
@@ -80,7 +89,11 @@ class Grants:
             scope: How far it reaches.
         """
         now = self._clock.now()
-        wide = {"arguments": "", "shown": ""} if scope == "tool" else {}
+        wide = {} if scope == "arguments" else {"arguments": "", "shown": ""}
+        if scope == "family":
+            wide["shown"] = self._redact(basis.get("family", ""))
+        else:
+            wide["family"] = ""
         return self._store.row(
             id=new_id("grant"),
             scope=scope,
@@ -133,6 +146,8 @@ class Grants:
             return "other_policy"
         if not approver:
             return "no_approver"
+        if tool is None and not grant.plugin:
+            return "valid"  # a client's: it brings the tool itself, with each message
         if tool is None or (tool.digest, tool.plugin) != (grant.tool_digest, grant.plugin):
             return "other_tool"
         return "valid"

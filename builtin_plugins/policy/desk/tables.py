@@ -7,7 +7,7 @@ from pathlib import Path
 from sqlalchemy import Index, MetaData
 
 from hookgate import ToolCall, Turn
-from hookgate.builtin_plugins.policy.desk.grants import GrantScope, arguments_digest
+from hookgate.builtin_plugins.policy.desk.grants import GrantScope, arguments_digest, family_of
 from hookgate.kit.records import Field, Record
 
 SCRIPTS = Path(__file__).parents[1] / "migrations"
@@ -23,16 +23,19 @@ class Grant(Record):
 
     id: str = Field(primary_key=True)
     scope: GrantScope
-    """``arguments`` for these very arguments, ``tool`` for any of this tool."""
+    """``arguments`` for these very arguments, ``family`` for calls that have the same in common,
+    ``tool`` for any of this tool."""
     tool: str
     plugin: str
     """Who brings the tool."""
     tool_digest: str
     """The tool's digest when it was granted."""
     arguments: str
-    """SHA-256 (hex) of the canonical arguments; "" with the scope ``tool``."""
+    """SHA-256 (hex) of the canonical arguments; "" with another scope."""
     shown: str
     """The arguments for people, in JSON, secrets masked."""
+    family: str = Field(default="", sa_column_kwargs={"server_default": ""})
+    """What the calls have in common, in canonical JSON; "" with another scope."""
     agent: str
     """The agent that called it."""
     session: str
@@ -59,9 +62,14 @@ class Grant(Record):
             self.tool == call.name
             and self.plugin == call.tool.plugin
             and self.tool_digest == call.tool.digest
-            and (self.scope == "tool" or self.arguments == arguments_digest(call))
+            and self._reaches(call)
             and self.agent == turn.agent.name
             and self.session == str(turn.session)
             and self.provenance == turn.origin.provenance.value
             and (self.tainted or not turn.taint)
         )
+
+    def _reaches(self, call: ToolCall) -> bool:
+        if self.scope == "family":
+            return bool(self.family) and self.family == family_of(call)
+        return self.scope == "tool" or self.arguments == arguments_digest(call)

@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from hookgate import FLAG_NAMES, Flags, ToolCall, Turn
+from hookgate import FLAG_NAMES, ClientCallFlags, Flags, ToolCall, Turn
 
 KEPT = 10_000
 """Calls that are remembered for rules about windows; the oldest one goes first."""
@@ -48,6 +48,7 @@ class Facts:
         redacted: Paths of arguments that are masked, where the facts come from the audit.
         at: When it is judged, by the clock on the wall of the settings' zone; None where that is
             not known.
+        said: What plugins know of this very call of a client's.
     """
 
     tool: str
@@ -69,6 +70,7 @@ class Facts:
     index: int = 0
     redacted: tuple[str, ...] = ()
     at: datetime | None = None
+    said: ClientCallFlags | None = None
 
     def for_conditions(self) -> dict[str, Any]:
         """Return the variables of conditions.
@@ -139,6 +141,7 @@ def facts_of(turn: Turn, call: ToolCall, at: datetime | None = None) -> Facts:
         depth=call.depth,
         index=call.index,
         at=at,
+        said=call.said,
     )
 
 

@@ -98,7 +98,7 @@ class Judge:
             at: The time; one without a zone is what the clock on the wall shows.
         """
         tool = call.tool
-        if not self.engine.concerns(tool.name, tool.plugin, tool.sandbox, tool.flags, tool.owner):
+        if not self.engine.concerns(tool.name, tool.plugin, tool.sandbox, call.flags, tool.owner):
             return self._verdict(turn, call, _NOTHING, turn.taint), _NOTHING
         facts = facts_of(turn, call, self.on_the_wall(at))
         ruled = self.engine.judge(facts, history or History(), now)
@@ -119,8 +119,13 @@ class Judge:
                 return _narrowed(verdict, ruled)
         if said is not None and said.effect:
             return _narrowed(self._ruled(turn, call, said, ruled.arguments), ruled)
+        client = call.said
         circumstances = Circumstances(
-            provenance=turn.origin.provenance, tainted=bool(taint), owner=call.tool.owner
+            provenance=turn.origin.provenance,
+            tainted=bool(taint),
+            owner=call.tool.owner,
+            said=client is not None,
+            confined=client is not None and client.confined,
         )
         rule = self._profiled(call.flags, circumstances)
         if rule is None:
@@ -191,6 +196,8 @@ class Judge:
             f"It is brought by {call.tool.plugin or 'an unnamed plugin'}; {flags}.",
             f"The turn came in as {turn.origin.provenance.value}.",
         ]
+        if call.said is not None and call.said.why:
+            lines.append(f"What it does: {call.said.why}.")
         if turn.taint:
             lines.append(f"It has read from {', '.join(sorted(turn.taint))}.")
         return Ask(

@@ -1,7 +1,7 @@
-"""The three profiles: which declaration, in which circumstances, leads to which verdict.
+"""The four profiles: which declaration, in which circumstances, leads to which verdict.
 
 A rule looks at one flag. What a tool leaves undeclared is unknown, and no rule of
-``balanced`` or ``strict`` takes unknown for false. Where several rules apply, the
+``balanced``, ``guarded`` or ``strict`` takes unknown for false. Where several rules apply, the
 strictest one counts.
 """
 
@@ -17,7 +17,9 @@ from hookgate import FLAG_NAMES, Effect, Flags, Provenance, ToolOwner
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.settings import ProfileName
 
-When: TypeAlias = Literal["always", "tainted", "inter_session", "scheduled", "not_external_user"]
+When: TypeAlias = Literal[
+    "always", "tainted", "tainted_unconfined", "inter_session", "scheduled", "not_external_user"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +30,15 @@ class Circumstances:
         provenance: How the turn came in.
         tainted: Whether the turn has read anything that somebody else wrote.
         owner: Who runs the tool.
+        said: Whether a plugin knows what this very call of a client's does.
+        confined: Whether it says that all that the call writes stays in the client's workspace.
     """
 
     provenance: Provenance
     tainted: bool = False
     owner: ToolOwner = "host"
+    said: bool = False
+    confined: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +72,8 @@ class ProfileRule:
                 return True
             case "tainted":
                 return circumstances.tainted
+            case "tainted_unconfined":
+                return circumstances.tainted and not circumstances.confined
             case "inter_session":
                 return circumstances.provenance is Provenance.INTER_SESSION
             case "scheduled":
@@ -156,6 +164,38 @@ _BALANCED = (
     ),
 )
 
+_SEND = ProfileRule(
+    name="send",
+    flag="sends_externally",
+    values=_TRUE,
+    when="always",
+    effect=Effect.ASK,
+    why="it can carry data out",
+)
+_AUTONOMOUS = ProfileRule(
+    name="autonomous",
+    flag="creates_autonomous_actions",
+    values=_TRUE,
+    when="always",
+    effect=Effect.ASK,
+    why="it makes something that acts later by itself",
+)
+
+_GUARDED = (
+    *(rule for rule in _BALANCED if rule.name != "write-after-foreign-text"),
+    replace(_SEND, name="send-or-unknown", values=_TRUE_OR_UNKNOWN),
+    replace(_AUTONOMOUS, name="autonomous-or-unknown", values=_TRUE_OR_UNKNOWN),
+    ProfileRule(
+        name="write-beyond-the-workspace",
+        flag="writes_persistent_state",
+        values=_TRUE_OR_UNKNOWN,
+        when="tainted_unconfined",
+        effect=Effect.ASK,
+        why="nothing says that what it writes stays in the workspace, and this turn has read text "
+        "that somebody else wrote",
+    ),
+)
+
 _STRICT = (
     *_BALANCED,
     *(
@@ -169,27 +209,14 @@ _STRICT = (
         )
         for flag in FLAG_NAMES
     ),
-    ProfileRule(
-        name="send",
-        flag="sends_externally",
-        values=_TRUE,
-        when="always",
-        effect=Effect.ASK,
-        why="it can carry data out",
-    ),
-    ProfileRule(
-        name="autonomous",
-        flag="creates_autonomous_actions",
-        values=_TRUE,
-        when="always",
-        effect=Effect.ASK,
-        why="it makes something that acts later by itself",
-    ),
+    _SEND,
+    _AUTONOMOUS,
 )
 
 PROFILES: Mapping[ProfileName, tuple[ProfileRule, ...]] = {
     "open": (),
     "balanced": _BALANCED,
+    "guarded": _GUARDED,
     "strict": _STRICT,
 }
 """The rules of each profile. A call that no rule is about is allowed."""
@@ -197,7 +224,7 @@ PROFILES: Mapping[ProfileName, tuple[ProfileRule, ...]] = {
 
 def judge(profile: ProfileName, flags: Flags, circumstances: Circumstances) -> ProfileRule | None:
     """Return the strictest rule of `profile` that is about such a call; None allows it."""
-    if circumstances.owner == "client":
+    if circumstances.owner == "client" and not circumstances.said:
         flags = _of_client(flags)
     applying = [rule for rule in PROFILES[profile] if rule.applies(flags, circumstances)]
     # max() keeps the first of equals: the order of the table is the order of reasons.
@@ -205,9 +232,10 @@ def judge(profile: ProfileName, flags: Flags, circumstances: Circumstances) -> P
 
 
 def _of_client(flags: Flags) -> Flags:
-    """Return what is judged of a tool that its client runs: that the arguments leave to the client.
+    """Return what is judged of a client's tool of which nobody knows more: that it sends.
 
-    It runs with the client's rights and not with the gateway's. What it says to do counts.
+    The arguments leave to the client. It runs with the client's rights and not with the
+    gateway's. What it says to do counts.
     """
     privileged = flags.executes_privileged or False
     return replace(flags, sends_externally=True, executes_privileged=privileged)

@@ -22,7 +22,15 @@ from hookgate.core.domain.messages import CLEAN
 from hookgate.core.domain.parts import content_to_json
 from hookgate.core.domain.schemas import NAME
 from hookgate.core.domain.strict_json import canonical
-from hookgate.core.domain.tools import Ask, Decision, Effect, Tool, ToolCall, ToolResult
+from hookgate.core.domain.tools import (
+    Ask,
+    ClientCallFlags,
+    Decision,
+    Effect,
+    Tool,
+    ToolCall,
+    ToolResult,
+)
 from hookgate.core.domain.turn import HERE, FinishedCall
 from hookgate.core.hooks.tasks import apart, finish, raise_if_cancelled, told
 from hookgate.core.turn.tools.sound import bytes_of, cut, masked, wrong_in_result, wrong_in_verdict
@@ -278,6 +286,8 @@ class ToolCalls:
         for number in range(1, MAX_ROUNDS + 1):
             judged = call.canonical
             try:
+                if call.tool.owner == "client":
+                    call = replace(call, said=await self._said(turn, call))
                 answers = await self._host.hooks.each_by_plugin(
                     hookspecs.before_tool_call, turn, call
                 )
@@ -309,6 +319,14 @@ class ToolCalls:
             )
         reason = f"the arguments were still being rewritten after {MAX_ROUNDS} rounds"
         return call, Decision.deny(reason), None
+
+    async def _said(self, turn: Turn, call: ToolCall) -> ClientCallFlags | None:
+        """Return what plugins know of a call that its client runs."""
+        # Copies: they are to read the arguments, not to change them.
+        arguments = orjson.loads(call.canonical)
+        hooks = self._host.hooks
+        said = await hooks.each(hookspecs.describe_client_call, turn, call.tool, arguments)
+        return ClientCallFlags.joined(said)
 
     def _merge(
         self, verdicts: tuple[Verdict, ...], rounds: int

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
 from tests.builtin_plugins.policy.asking import OPS, SENDS, Asked, mail, opened
 from tests.builtin_plugins.stores import BrokenStore, differences, kept_in, opened_store
@@ -17,7 +18,7 @@ from hookgate.builtin_plugins.policy.rules.version import policy_version
 from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.core.domain.errors import StoreUnavailableError, TurnError
 from hookgate.core.domain.messages import Provenance
-from hookgate.core.domain.tools import Effect
+from hookgate.core.domain.tools import ClientCallFlags, Effect
 from hookgate.core.domain.turn import Address, Claim, Principal
 from hookgate.core.gateway.access.tokens import token_book
 from hookgate.kit.records import MemoryStore, Records
@@ -477,3 +478,79 @@ async def test_a_grant_answers_nothing_for_a_tool_that_has_changed_since_the_tur
         assert await gate.is_asked(gate.turn(), call)
         registered()
         assert not await gate.is_asked(gate.turn(), call)
+
+
+PUSH = {"program": "git push", "remote": "origin"}
+
+
+def push(command: str, family: Mapping[str, str] | None = None, **more: Any) -> ToolCall:
+    """A call of a client's tool, of which a plugin has said what it does."""
+    call = make_call("Bash", None, {"command": command})
+    call = replace(call, tool=replace(call.tool, owner="client", sandbox="client"))
+    said = ClientCallFlags(flags=SENDS, family=PUSH if family is None else family)
+    return replace(call, said=said, **more)
+
+
+async def test_a_family_is_shown_as_data_and_reaches_calls_that_have_the_same_in_common(
+    gate: Asked,
+) -> None:
+    asked = gate.asking(gate.turn(), push("git push"))
+    shown = await gate.question()
+    assert (shown["family"], shown["scopes"]) == (PUSH, ["arguments", "family"])
+    made = await gate.do(
+        "approvals.resolve", id=shown["id"], decision="allow-always", scope="family"
+    )
+    assert (await asked).rule == f"grant:{made.grant}"
+    (row,) = (await gate.do("approvals.grants")).grants
+    assert (row.scope, row.state) == ("family", "valid")
+    assert orjson.loads(row.arguments) == PUSH
+    assert not await gate.is_asked(gate.turn(), push("git push origin work"))
+
+
+@pytest.mark.parametrize(
+    ("circumstances", "call"),
+    [
+        pytest.param({}, push("git push", {**PUSH, "remote": "evil"}), id="other bounds"),
+        pytest.param({}, push("git push", {}), id="no family"),
+        pytest.param({}, push("git push", {**PUSH, "folder": "/x"}), id="more bounds"),
+        pytest.param({}, replace(push("git push"), said=None), id="nobody knows it"),
+        pytest.param({"address": Address(peer="other")}, push("git push"), id="other session"),
+        pytest.param({"agent": "other"}, push("git push"), id="other agent"),
+        pytest.param({"provenance": Provenance.SCHEDULED}, push("git push"), id="other provenance"),
+        pytest.param(
+            {},
+            replace(push("git push"), tool=replace(push("git push").tool, description="Other.")),
+            id="other tool",
+        ),
+    ],
+)
+async def test_a_family_fits_nothing_else(
+    gate: Asked, circumstances: dict[str, Any], call: ToolCall
+) -> None:
+    await gate.always(gate.turn(), push("git push origin"), scope="family")
+    assert await gate.is_asked(gate.turn(**circumstances), call)
+
+
+async def test_what_was_allowed_for_a_family_in_a_clean_turn_does_not_hold_in_a_tainted_one(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path, profile="guarded") as gate:
+        await gate.always(gate.turn(taint=set()), push("git push"), scope="family")
+        assert not await gate.is_asked(gate.turn(taint=set()), push("git push origin"))
+        assert await gate.is_asked(gate.turn(), push("git push origin"))
+
+
+async def test_a_family_is_offered_only_where_a_plugin_has_said_one(gate: Asked) -> None:
+    asked = gate.asking(gate.turn(), push("git push", {}))
+    shown = await gate.question()
+    assert shown["scopes"] == ["arguments"]
+    with pytest.raises(TurnError, match="scope 'family'"):
+        await gate.do("approvals.resolve", id=shown["id"], decision="allow-always", scope="family")
+    await gate.do("approvals.resolve", id=shown["id"], decision="deny")
+    assert not (await asked).allowed
+
+
+async def test_a_grant_of_the_arguments_is_none_of_their_family(gate: Asked) -> None:
+    await gate.always(gate.turn(), push("git push"))
+    assert not await gate.is_asked(gate.turn(), push("git push"))
+    assert await gate.is_asked(gate.turn(), push("git push origin"))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,8 @@ some_circumstances = st.builds(
     provenance=st.sampled_from(list(Provenance)),
     tainted=st.booleans(),
     owner=st.sampled_from(["host", "client"]),
+    said=st.booleans(),
+    confined=st.booleans(),
 )
 
 
@@ -161,6 +164,8 @@ def test_page_shows_every_rule_as_it_is(profile: str) -> None:
     when = {
         "always": "always",
         "tainted": "the turn is tainted",
+        "tainted_unconfined": "the turn is tainted, and nothing says that it stays in the "
+        "workspace",
         "inter_session": "the turn came from another session",
         "scheduled": "a [schedule](schedules.md) started the turn",
         "not_external_user": "the turn came from anything but a person",
@@ -173,3 +178,47 @@ def test_page_shows_every_rule_as_it_is(profile: str) -> None:
         looks_at = f"`{rule.flag}` is {values}"
         row = f"| `{rule.name}` | {looks_at} | {when[rule.when]} | {rule.effect.name.lower()} |"
         assert row in lines
+
+
+KNOWN = Circumstances(provenance=USER, tainted=True, owner="client", said=True, confined=True)
+
+
+@pytest.mark.parametrize("profile", ["guarded", "balanced", "strict"])
+def test_a_clients_call_that_is_known_to_do_nothing_asks_nobody(profile: str) -> None:
+    assert judge(profile, Flags.none(), KNOWN) is None  # type: ignore[arg-type]
+    unknown = judge(profile, Flags.none(), replace(KNOWN, said=False))  # type: ignore[arg-type]
+    assert unknown is not None
+
+
+@pytest.mark.parametrize(
+    ("declared", "confined", "expected"),
+    [
+        ({"writes_persistent_state": True}, True, ALLOW),
+        ({"writes_persistent_state": True}, False, ASK),
+        ({"writes_persistent_state": None}, False, ASK),
+        ({"sends_externally": True}, True, ASK),
+        ({"sends_externally": None}, True, ASK),
+        ({"executes_privileged": True}, True, ASK),
+        ({"executes_privileged": None}, True, ASK),
+        ({"creates_autonomous_actions": True}, True, ASK),
+        ({"creates_autonomous_actions": None}, True, ASK),
+        ({"reads_external_data": True}, True, ALLOW),
+    ],
+)
+def test_guarded_lets_a_client_work_in_its_workspace_and_asks_about_the_rest(
+    declared: dict[str, bool | None], confined: bool, expected: Effect
+) -> None:
+    rule = judge("guarded", flags(**declared), replace(KNOWN, confined=confined))
+    assert (rule.effect if rule else ALLOW) is expected
+    clean = judge("guarded", flags(**declared), replace(KNOWN, confined=confined, tainted=False))
+    if "writes_persistent_state" not in declared:
+        assert (clean.effect if clean else ALLOW) is expected
+
+
+@pytest.mark.parametrize("tainted", [True, False])
+def test_guarded_asks_about_a_clients_tool_of_which_nobody_knows_anything(tainted: bool) -> None:
+    unknown = replace(KNOWN, said=False, confined=False, tainted=tainted)
+    for declared in (Flags(), Flags.none()):
+        rule = judge("guarded", declared, unknown)
+        assert rule is not None
+        assert rule.effect is ASK

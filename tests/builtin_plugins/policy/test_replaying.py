@@ -21,7 +21,8 @@ from hookgate.builtin_plugins.policy.bench.replaying import (
 )
 from hookgate.builtin_plugins.policy.judge.facts import Facts, History, facts_of
 from hookgate.builtin_plugins.policy.settings import PolicySettings
-from hookgate.core.domain.tools import Ask, Decision, Effect, Verdict
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.tools import Ask, ClientCallFlags, Decision, Effect, Verdict
 
 Row = dict[str, Any]
 
@@ -357,3 +358,15 @@ def test_an_export_is_read_and_what_is_none_is_named() -> None:
     with pytest.raises(ValueError, match="c1/1 is no decision"):
         read_rows([{**row(facts("send")), "data": "{}"}])
     assert read_rows([{"kind": "grant_made"}]) == []
+
+
+def test_what_was_known_of_a_clients_call_is_judged_again() -> None:
+    said = ClientCallFlags(flags=Flags.none(), why="it looks", confined=True, family={"a": "b"})
+    known = replace(facts("Bash", taint=frozenset({"x"})), owner="client")
+    rows = [
+        row(replace(known, said=said), rule="profile:guarded", seq=1),
+        row(known, rule="profile:guarded", seq=2),
+    ]
+    found = replayed(bench(profile="guarded"), *rows)
+    assert standings(found) == [("same", "allow"), ("flip", "ask")]
+    assert found.rows[0].recorded.facts.said == said
