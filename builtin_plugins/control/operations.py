@@ -10,8 +10,12 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from hookgate import Event, Host, Invocation, Operation, OperationModel, PluginInfo, operation
+from hookgate.builtin_plugins.control.watchdog import Watchdog, resident
 from hookgate.clients import PROTOCOL, token_book, wire_error
 from hookgate.kit.functions.operations import describe_operation
+
+LEAST_BLOCKED = 0.1
+"""Seconds below which nothing is said: so little is a few samples."""
 
 
 class Pong(OperationModel):
@@ -19,6 +23,18 @@ class Pong(OperationModel):
 
     pong: Literal[True] = True
     """Always true."""
+
+
+class Memory(OperationModel):
+    """The memory of the gateway's process."""
+
+    bytes: int | None
+    """What it holds now; null where the system does not say it."""
+    bytes_a_turn: int | None
+    """By how much it has grown a turn; null before a hundred turns."""
+    turns: int
+    """Over how many turns that is: the last thousand or so. The first fifty fill caches, and do
+    not count."""
 
 
 class Status(OperationModel):
@@ -50,6 +66,11 @@ class Status(OperationModel):
     """How many capabilities there are."""
     plugins: tuple[str, ...]
     """The plugins that run."""
+    memory: Memory
+    """What it holds, and how that grows."""
+    blocked_seconds: dict[str, float]
+    """Seconds for which each plugin has held the event loop since the start, in which nobody else
+    was served, the most first: an estimate by samples, and measured where one took over 50 ms."""
 
 
 class CancelParams(OperationModel):
@@ -191,8 +212,9 @@ _CANCELLED = Cancelled()
 class Control:
     """The gateway itself: plugins, operations, tokens, events."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, watchdog: Watchdog) -> None:
         self._host = host
+        self._watchdog = watchdog
         self._described: dict[Operation[Any, Any], OperationRow] = {}
         self._last: tuple[Event | None, Event] = (None, Event("event"))
 
@@ -204,7 +226,24 @@ class Control:
     @operation("status", rest=("GET", "/v1/status"), quick=True, command="")
     async def status(self, _: Invocation) -> Status:
         """Say how the gateway is."""
-        return Status.model_validate({**self._host.status(), "protocol": PROTOCOL})
+        watchdog = self._watchdog
+        grown, turns = watchdog.growth() or (None, 0)
+        told = {
+            "protocol": PROTOCOL,
+            "memory": Memory(
+                bytes=resident(),
+                bytes_a_turn=None if grown is None else round(grown),
+                turns=turns,
+            ),
+            "blocked_seconds": {
+                plugin: round(seconds, 2)
+                for plugin, seconds in sorted(
+                    watchdog.blocked.items(), key=lambda row: row[1], reverse=True
+                )
+                if seconds >= LEAST_BLOCKED
+            },
+        }
+        return Status.model_validate({**self._host.status(), **told})
 
     @operation("chat.cancel", scope="chat", quick=True, command="")
     async def cancel(self, invocation: Invocation, params: CancelParams) -> Cancelled:

@@ -23,12 +23,17 @@ class Plugin:
     def __init__(self) -> None:
         self._watchdog: Watchdog | None = None
 
+    def _watching(self, host: Host) -> Watchdog:
+        if self._watchdog is None:
+            self._watchdog = Watchdog(host)
+        return self._watchdog
+
     @hookimpl
     @asynccontextmanager
     async def lifespan(self, host: Host) -> AsyncIterator[None]:
         """Watch the event loop as long as the gateway runs; hold the agents' models to account."""
         host.after_reading(partial(tell_models, host))
-        with Watchdog(host) as self._watchdog:
+        with self._watching(host):
             yield
 
     @hookimpl(tryfirst=True)
@@ -40,4 +45,6 @@ class Plugin:
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
         """Bring the operations that talk, list, look, cancel, reload and revoke."""
-        return operations_of(Control(host), Sessions(host), chat, Inspection(host), acceptance)
+        return operations_of(
+            Control(host, self._watching(host)), Sessions(host), chat, Inspection(host), acceptance
+        )

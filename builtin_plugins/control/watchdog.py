@@ -1,14 +1,20 @@
-"""Names whoever holds the event loop."""
+"""Names whoever holds the event loop, and sees how memory grows with the turns.
+
+All of it is seen by a thread that looks now and then: a turn itself measures nothing.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import math
+import os
 import sys
 import threading
 import time
 import traceback
+from collections import deque
 from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import Self
 
@@ -26,6 +32,14 @@ IDLE_SHARE = 0.01
 SETTLING = 10.0
 """Seconds after the start for which that is no warning: what is loaded then is loaded once."""
 
+MEASURED_TURNS = 50
+"""Memory is noted each time that so many turns have begun; the first ones fill caches."""
+
+NOTED = 20
+"""So many notes of memory are kept, so growth is that of the last thousand turns."""
+
+STATM = Path("/proc/self/statm")
+
 
 class Watchdog:
     """A thread that asks the event loop for a sign of life, and looks who holds it if none comes.
@@ -35,6 +49,10 @@ class Watchdog:
 
     Attributes:
         reports: How many times the loop was held for longer than `LIMIT`.
+        turns: How many turns have begun.
+        blocked: Seconds for which each plugin has held the loop, by its name. Each look stands
+            for the time since the one before, so short ones are an estimate; what held the loop
+            for longer than `LIMIT` is measured.
     """
 
     def __init__(self, host: Host, *, limit: float = LIMIT, settling: float = SETTLING) -> None:
@@ -47,7 +65,9 @@ class Watchdog:
         self._begins = threading.Lock()
         self._begins.acquire()
         self._thread: threading.Thread | None = None
-        self.reports = 0
+        self._memory: deque[tuple[int, int]] = deque(maxlen=NOTED)
+        self.reports = self.turns = 0
+        self.blocked: dict[str, float] = {}
 
     def __enter__(self) -> Self:
         loop = asyncio.get_running_loop()
@@ -66,12 +86,32 @@ class Watchdog:
 
     def begins(self) -> None:
         """Have the loop looked at closely from now on: a turn begins."""
+        self.turns += 1
         if self._begins.locked():
             self._begins.release()
 
+    def growth(self) -> tuple[float, int] | None:
+        """Return by how many bytes memory has grown a turn, and over how many turns.
+
+        None before it was noted, or where the system does not say it.
+        """
+        now, (turns, then) = resident(), self._memory[0] if self._memory else (0, 0)
+        if now is None or not turns or self.turns == turns:
+            return None
+        return (now - then) / (self.turns - turns), self.turns - turns
+
+    def _blocked(self, plugin: str, seconds: float) -> None:
+        if plugin:
+            self.blocked[plugin] = self.blocked.get(plugin, 0.0) + seconds
+
+    def _note_memory(self) -> None:
+        last = self._memory[-1][0] if self._memory else 0
+        if self.turns - last >= MEASURED_TURNS and (now := resident()) is not None:
+            self._memory.append((self.turns, now))
+
     def _watch(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
         alive = threading.Lock()
-        spent, idle = _processor_time(thread), False
+        spent, idle, looked = _processor_time(thread), False, time.monotonic()
         while True:
             if idle:
                 self._begins.acquire(timeout=IDLE)
@@ -82,12 +122,16 @@ class Watchdog:
             self._begins.acquire(blocking=False)
             before, spent = spent, _processor_time(thread)
             idle = spent - before < IDLE_SHARE * (IDLE if idle else self._limit)
+            self._note_memory()
+            before_look, looked = looked, time.monotonic()
+            whose = self._host.hooks.held_by(sys._current_frames().get(thread))
             alive.acquire(blocking=False)
             try:
                 loop.call_soon_threadsafe(alive.release)
             except RuntimeError:
                 return  # the loop is closed
             if alive.acquire(timeout=self._limit) or self._stop.is_set():
+                self._blocked(whose, min(looked - before_look, self._limit))
                 continue
             frame = sys._current_frames().get(thread)
             holder = self._host.hooks.running(frame)
@@ -95,8 +139,11 @@ class Watchdog:
             if holder is not None and time.monotonic() >= self._settled:
                 with suppress(RuntimeError):  # the loop is closed
                     loop.call_soon_threadsafe(self._announce, holder)
+            whose = self._host.hooks.held_by(frame)
+            del frame
             while not alive.acquire(timeout=0.5) and not self._stop.is_set():
                 pass
+            self._blocked(whose, time.monotonic() - looked)
 
     def _announce(self, holder: Implementation) -> None:
         self._host.standing(f"plugin {holder.plugin}").note(
@@ -116,6 +163,14 @@ class Watchdog:
             longer_than_ms=self._limit * 1000,
             by=[f"{item.filename}:{item.lineno} {item.name}" for item in stack],
         )
+
+
+def resident() -> int | None:
+    """Return the bytes of memory that this process holds now; None where nobody says it."""
+    try:
+        return int(STATM.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None
 
 
 def _processor_time(thread: int) -> float:

@@ -52,6 +52,9 @@ T = TypeVar("T")
 POOL_THREADS = 4
 """Threads of each plugin for its `blocking` implementations."""
 
+LOOP = ("_run_once", "run_until_complete", "run_forever", "run")
+"""Functions of asyncio that are the event loop itself."""
+
 CLOSE_SECONDS = 5.0
 """How long `Hooks.close` waits for `hook_failed`."""
 
@@ -117,6 +120,9 @@ class Hooks:
         self._chains = chains_of(self._manager, contracts, self._pool)
         told = self._chains.get(hook_failed)
         self._listeners = () if told is None else told.implementations
+        self._packages = [
+            (_package(plugin), name) for name, plugin in self._manager.list_name_plugin() if plugin
+        ]
 
     def _pool(self, plugin: str) -> Pool:
         pool = self._pools.get(plugin)
@@ -159,6 +165,23 @@ class Hooks:
                         return found
             frame = frame.f_back
         return None
+
+    def held_by(self, frame: FrameType | None) -> str:
+        """Return the plugin that computes in `frame`: by its hook, else by whose code it is.
+
+        Empty where it is nobody's.
+        """
+        if (hook := self.running(frame)) is not None:
+            return hook.plugin
+        while frame is not None:
+            module = frame.f_globals.get("__name__", "")
+            if module.startswith("asyncio.") and frame.f_code.co_name in LOOP:
+                break  # what lies behind has called the loop, and computes nothing
+            for package, plugin in self._packages:
+                if module == package or module.startswith(package + "."):
+                    return plugin
+            frame = frame.f_back
+        return ""
 
     # -- calls -------------------------------------------------------------
 
@@ -442,6 +465,12 @@ class Hooks:
             value = await driven(watch, implementation.call(watch, (failure,)))
             if type(value) is Failed:
                 self._report(value.failure)
+
+
+def _package(plugin: object) -> str:
+    """Return the name of the package, or of the lone module, that a plugin's code is in."""
+    module: str = getattr(plugin, "__name__", "") or type(plugin).__module__
+    return module.removesuffix(".plugin")
 
 
 def _raise(errors: Sequence[HookError]) -> None:

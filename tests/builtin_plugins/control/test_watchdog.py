@@ -9,6 +9,8 @@ import pytest
 from tests.support.script import Script, Scripted, gateway, say
 
 from hookgate import hookspecs
+from hookgate.builtin_plugins.control import watchdog as module
+from hookgate.builtin_plugins.control.operations import Control
 from hookgate.builtin_plugins.control.watchdog import Watchdog
 from hookgate.core.hooks.caller import Hooks
 from hookgate.core.host import Host
@@ -114,3 +116,76 @@ async def test_a_hook_that_holds_the_event_loop_is_named_with_its_plugin(kind: s
         told = gate.host.notices["plugin acme"]
     assert "its hook before_turn has held the event loop for more than 50 ms" in told
     assert "@blocking" in told
+
+
+async def asked(gate: Any) -> Any:
+    """Return what `status` says."""
+    control = gate.plugins.get("control")
+    told = await Control(gate.host, control._watchdog).status(Any)  # type: ignore[arg-type]
+    return told.model_dump(mode="json")
+
+
+@pytest.mark.parametrize("where", ["hook", "task"])
+async def test_status_says_for_how_long_each_plugin_has_held_the_event_loop(where: str) -> None:
+    def hold() -> None:
+        deadline = time.monotonic() + 0.3
+        while time.monotonic() < deadline:
+            pass
+
+    class Holds:
+        name = "acme"
+
+        @hookimpl
+        async def before_turn(self, turn: Any) -> None:
+            if where == "hook":
+                hold()
+            else:
+                gate.host.spawn(self.work(), name="acme")
+
+        async def work(self) -> None:
+            hold()
+
+    async with gateway(Scripted(Script(say("ok"))), Holds()) as gate:
+        assert "acme" not in (await asked(gate))["blocked_seconds"]
+        await gate.chat("hi")
+        async with asyncio.timeout(20):
+            while not (found := (await asked(gate))["blocked_seconds"].get("acme")):  # noqa: ASYNC110 - a thread measures it
+                await asyncio.sleep(0.01)
+    assert 0.1 <= found < 5
+
+
+async def test_status_says_by_how_much_memory_grows_a_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held = 100_000_000
+    monkeypatch.setattr(module, "resident", lambda: held)
+    with Watchdog(bare_host(), limit=0.005) as watchdog:
+
+        async def turns(count: int) -> None:
+            for _ in range(count):
+                watchdog.begins()
+            async with asyncio.timeout(20):
+                while not watchdog._memory or watchdog._memory[-1][0] != watchdog.turns:  # noqa: ASYNC110 - a thread notes it
+                    await asyncio.sleep(0.005)
+
+        assert watchdog.growth() is None
+        await turns(50)
+        assert watchdog.growth() is None
+        held += 640_000
+        await turns(50)
+        held += 360_000
+        await turns(50)
+        assert watchdog.growth() == (10_000, 100)
+        for _ in range(25):
+            await turns(50)
+        growth = watchdog.growth()
+    assert growth == (0, 950)
+
+
+async def test_status_says_nothing_of_memory_where_the_system_does_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setattr(module, "STATM", tmp_path / "none")
+    async with gateway(Scripted(Script(say("ok")))) as gate:
+        found = (await asked(gate))["memory"]
+    assert found == {"bytes": None, "bytes_a_turn": None, "turns": 0}
