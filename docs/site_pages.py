@@ -42,6 +42,7 @@ NAV: dict[str, list[str]] = {
     "Use": [
         "docs/quickstart.md",
         "docs/configuration.md",
+        "docs/deploying.md",
         "docs/capabilities.md",
         "docs/cards.md",
         "docs/policy-rules.md",

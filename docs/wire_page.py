@@ -265,7 +265,9 @@ was `skipped` (`hookgate chat` shows those); and `log` with `last`: the log has 
 that number; four times a second at most. `log.tail` has them.
 
 **Notifications without a request.** `stopping` with `seconds`: the gateway takes nothing new and
-lets turns finish for so long.
+lets turns finish for so long. Streams over HTTP get it as an event. A message that is refused then
+(-32011, 503) has not begun; `retry_after` (`Retry-After`) says when to send it again. Answers say
+`Connection: close` from the moment a gateway has been told to stop.
 
 **A client that does not read.** {LIMITS.queue_frames} frames (`limits.queue_frames`) or
 {QUEUE_BYTES} bytes may wait for it; one more closes it. Events are never dropped in silence.
@@ -289,7 +291,7 @@ not answered by the next.
  the method says |
 | `POST /v1/operations/NAME` | calls the method NAME, whatever its name | as the method says |
 | `GET /health` | `status` (`ok` or `degraded`) and `degraded`, the names of the parts | anybody |
-| `GET /ready` | 200 while new turns are taken, else 503 | anybody |
+| `GET /ready` | 200 while new work may be sent, else 503; [why](deploying.md#probes) | anybody |
 
 Some methods have one more route; it stands below at the method. A body is a JSON
 object, said to be `application/json`, at most `limits.frame_bytes` long; `GET` and `DELETE` take

@@ -40,12 +40,16 @@ NOTED = 20
 
 STATM = Path("/proc/self/statm")
 
+LATE = 1.0
+"""Seconds by which the event loop is too late for new work, and that it must be on time again."""
+
 
 class Watchdog:
     """A thread that asks the event loop for a sign of life, and looks who holds it if none comes.
 
     While the gateway settles after its start, what it finds is told for debugging only. A loop
-    that does nothing is asked seldom, until something does run or a turn is said to begin.
+    that does nothing is asked seldom, until something does run or a turn is said to begin. While
+    its signs of life come late by `LATE`, the gateway is not ready.
 
     Attributes:
         reports: How many times the loop was held for longer than `LIMIT`.
@@ -68,6 +72,7 @@ class Watchdog:
         self._memory: deque[tuple[int, int]] = deque(maxlen=NOTED)
         self.reports = self.turns = 0
         self.blocked: dict[str, float] = {}
+        self._late_at: float | None = None
 
     def __enter__(self) -> Self:
         loop = asyncio.get_running_loop()
@@ -126,12 +131,14 @@ class Watchdog:
             before_look, looked = looked, time.monotonic()
             whose = self._host.hooks.held_by(sys._current_frames().get(thread))
             alive.acquire(blocking=False)
+            asked = time.monotonic()
             try:
                 loop.call_soon_threadsafe(alive.release)
             except RuntimeError:
                 return  # the loop is closed
             if alive.acquire(timeout=self._limit) or self._stop.is_set():
                 self._blocked(whose, min(looked - before_look, self._limit))
+                self._came(loop, asked)
                 continue
             frame = sys._current_frames().get(thread)
             holder = self._host.hooks.running(frame)
@@ -144,6 +151,20 @@ class Watchdog:
             while not alive.acquire(timeout=0.5) and not self._stop.is_set():
                 pass
             self._blocked(whose, time.monotonic() - looked)
+            self._came(loop, asked)
+
+    def _came(self, loop: asyncio.AbstractEventLoop, asked: float) -> None:
+        """Take a sign of life: the gateway is ready unless one of the last came late."""
+        now = time.monotonic()
+        if now - asked >= LATE:
+            self._late_at = now
+            why = f"the event loop is late by {LATE:g} s or more"
+        elif self._late_at is None or now - self._late_at < LATE:
+            return
+        else:
+            self._late_at, why = None, ""
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(self._host.standing("event loop").unready, why)
 
     def _announce(self, holder: Implementation) -> None:
         self._host.standing(f"plugin {holder.plugin}").note(

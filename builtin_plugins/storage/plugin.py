@@ -55,14 +55,17 @@ class Plugin:
         await asyncio.to_thread(_import_store)
         from hookgate.builtin_plugins.storage.conversations import SqlConversations
         from hookgate.builtin_plugins.storage.engine.opening import open_store
+        from hookgate.builtin_plugins.storage.readiness import Readiness
 
         if (address := await asyncio.to_thread(self._settings.address)) is not None:
             _hide_password(host, address)
-        store = await open_store(self._settings, host.settings.home, tell=host.standing(PART).bad)
+        readiness = Readiness(host.standing(PART))
+        store = await open_store(self._settings, host.settings.home, tell=readiness.tell)
         work: list[asyncio.Task[None]] = []
         lanes: SqlLanes | None = None
         try:
             host.standing(PART).bad(store.problem)
+            work.append(host.spawn(readiness.follow(store), name="storage.readiness"))
             host.provide(STORE, store)
             host.provide(CONVERSATIONS, SqlConversations(store, host.clock))
             if store.durable:
@@ -148,7 +151,8 @@ async def _switches(host: Host, store: SqlStore) -> SqlSwitches:
 
 
 def _import_store() -> None:
-    for name in ("engine.opening", "conversations", "operations", "questions", "switches"):
+    modules = ("conversations", "operations", "questions", "readiness", "switches")
+    for name in ("engine.opening", *modules):
         import_module(f"hookgate.builtin_plugins.storage.{name}")
 
 

@@ -393,6 +393,7 @@ class Standings:
         log: Where it is logged.
         degraded: What does not work as it should: part -> why.
         notices: What an operator should know although nothing is wrong: part -> what.
+        unready: Why balancers are to send new work elsewhere: part -> why.
     """
 
     redact: Callable[[str], str] = str
@@ -400,6 +401,7 @@ class Standings:
     log: FilteringBoundLogger = field(default_factory=lambda: structlog.get_logger("hookgate"))
     degraded: dict[str, str] = field(default_factory=dict)
     notices: dict[str, str] = field(default_factory=dict)
+    unready: dict[str, str] = field(default_factory=dict)
 
     def turned(self, before: Collection[str], now: Mapping[str, str]) -> set[str]:
         """Say of parts that were bad `before` what is wrong `now`, and that the others are good.
@@ -448,6 +450,22 @@ class PartStanding:
     def good(self) -> None:
         """Say that it works again."""
         self.bad("")
+
+    def unready(self, why: str) -> None:
+        """Say that balancers are to send new work elsewhere: `/ready` is 503 for as long.
+
+        The gateway takes what comes all the same.
+
+        Args:
+            why: What is wrong, for the log; "" takes it back.
+        """
+        told, why = self.standings, self.standings.redact(why)
+        if not why:
+            if told.unready.pop(self.part, None) is not None:
+                told.log.info("ready again", part=self.part)
+        elif told.unready.get(self.part) != why:
+            told.unready[self.part] = why
+            told.log.warning("no longer ready", part=self.part, why=why)
 
     def note(self, what: str) -> None:
         """Say what an operator should know of it, though nothing is wrong; "" takes it back."""

@@ -267,6 +267,10 @@ def set_headers(server: Server) -> Callable[[web.Request, web.StreamResponse], A
         if response.status == 101:
             return
         headers["Server"] = "hookgate"
+        if server.ending:
+            # What comes next goes to another gateway, and nobody writes into a closed connection.
+            response.force_close()
+            headers["Connection"] = "close"
         for name, value in _HEADERS.items():
             headers.setdefault(name, value)
         origin = request.headers.get("Origin")

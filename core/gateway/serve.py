@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import socket
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -21,7 +21,7 @@ from hookgate.core.gateway.server import SERVER
 from hookgate.core.gateway.wire.rpc import notification
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
@@ -40,6 +40,9 @@ LAST_WORDS = 1.0
 
 BACKLOG = 4096
 """Connections that may wait to be accepted."""
+
+LAST_CALL = 0.25
+"""Seconds that connections get for their request which were made before it listened no more."""
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -60,15 +63,20 @@ class Listener:
         port: The port, the real one where the settings say 0.
     """
 
-    def __init__(self, app: web.Application, site: web.TCPSite, host: str) -> None:
+    def __init__(self, app: web.Application, runner: web.AppRunner, host: str) -> None:
         self.app = app
         self.host = host
-        self._site = site
+        self.port = 0
+        self._runner = runner
+        self._sockets: list[socket.socket] = []
 
-    @property
-    def port(self) -> int:
-        """The port that it is bound to."""
-        return self._site.port
+    async def open(self, sockets: Iterable[socket.socket]) -> None:
+        """Listen on `sockets`, which are bound."""
+        for one in sockets:
+            # The event loop closes its own as soon as it is to accept nothing more.
+            self._sockets.append(one.dup())
+            self.port = self.port or one.getsockname()[1]
+            await web.SockSite(self._runner, one, backlog=BACKLOG).start()
 
     @property
     def key(self) -> str:
@@ -82,8 +90,26 @@ class Listener:
         return f"http://{host}:{self.port}"
 
     async def stop_accepting(self) -> None:
-        """Take no new connections; those that are there stay."""
-        await self._site.stop()
+        """Take no new connections; those that are there stay.
+
+        Whoever has connected by now is accepted, so that a connection is either refused, which
+        every balancer and client takes for "ask another one", or answered.
+        """
+        for site in self._runner.sites:
+            await site.stop()
+        for one in self._sockets:
+            with one:
+                await self._accept_all(one)
+        self._sockets.clear()
+
+    async def _accept_all(self, one: socket.socket) -> None:
+        loop, server = asyncio.get_running_loop(), self._runner.server
+        assert server is not None, "it is there while it listens"
+        one.setblocking(False)
+        with suppress(OSError):
+            while True:
+                accepted, _ = one.accept()
+                await loop.connect_accepted_socket(server, accepted)
 
 
 def check_port(settings: GatewaySettings) -> None:
@@ -97,21 +123,39 @@ def check_port(settings: GatewaySettings) -> None:
     if not settings.port:
         return
     try:
-        found = socket.getaddrinfo(
-            settings.host or None, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        for family, kind, protocol, _, place in found:
-            with socket.socket(family, kind, protocol) as probe:
-                if os.name == "posix":
-                    # As the listener does: a port that was just left is free.
-                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if family == socket.AF_INET6:
-                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                probe.bind(place)
+        for one in bind(settings):
+            one.close()
     except OSError as error:
         # Of an address that this machine lacks, listening itself says more.
         if error.errno in (errno.EADDRINUSE, errno.EACCES):
             raise _cannot_listen(settings, error) from error
+
+
+def bind(settings: GatewaySettings) -> Sequence[socket.socket]:
+    """Return sockets for all addresses of the settings' host, bound to one port.
+
+    Raises:
+        OSError: An address cannot be used; none stays bound.
+    """
+    found = socket.getaddrinfo(
+        settings.host or None, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    with ExitStack() as stack:
+        bound: list[socket.socket] = []
+        # Some resolvers name an address twice.
+        for family, kind, protocol, _, place in dict.fromkeys(found):
+            one = stack.enter_context(socket.socket(family, kind, protocol))
+            if os.name == "posix":
+                # A port that was just left is free.
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            # Where any port will do, all addresses get the one that the first has got.
+            port = bound[0].getsockname()[1] if bound else place[1]
+            one.bind((place[0], port, *place[2:]))
+            bound.append(one)
+        stack.pop_all()
+    return bound
 
 
 def _cannot_listen(settings: GatewaySettings, error: OSError) -> StartError:
@@ -146,14 +190,15 @@ async def listen(gateway: Runtime) -> AsyncIterator[Listener]:
         shutdown_timeout=LAST_WORDS,
     )
     await runner.setup()
+    listener = Listener(app, runner, settings.host)
     try:
-        site = web.TCPSite(runner, settings.host, settings.port, backlog=BACKLOG)
         try:
-            await site.start()
+            await listener.open(bind(settings))
         except OSError as error:
             raise _cannot_listen(settings, error) from error
-        yield Listener(app, site, settings.host)
+        yield listener
     finally:
+        await listener.stop_accepting()
         await runner.cleanup()
 
 
@@ -166,9 +211,10 @@ async def serve(
 ) -> int:
     """Listen until SIGTERM or SIGINT, then end well. SIGHUP reads content again.
 
-    Ending well: after SIGTERM say by ``/ready`` that others are to be asked, and go on for
-    ``limits.drain_wait_seconds``, since balancers do not hear of it before they ask again. Then
-    accept nothing more, tell clients, let running turns finish or cancel them after
+    Ending well: after SIGTERM say by ``/ready`` that others are to be asked and by each answer
+    that its connection ends, and go on for ``limits.drain_wait_seconds``, since balancers do not
+    hear of it before they ask again. Then accept nothing more, answer who is connected already,
+    tell clients, refuse new turns, let running ones finish or cancel them after
     ``limits.drain_seconds``, close. SIGINT, from a terminal, does not wait for balancers. A
     second signal cancels turns at once.
 
@@ -276,7 +322,7 @@ def _server_logger(log: FilteringBoundLogger) -> logging.Logger:
 
 
 async def _leave(gateway: Runtime, listener: Listener, leave: asyncio.Event) -> None:
-    """Say by ``/ready`` that others are to be asked, and serve on until they are.
+    """Say by ``/ready`` that others are to be asked, serve on until they are, then listen no more.
 
     Args:
         gateway: The gateway.
@@ -289,11 +335,13 @@ async def _leave(gateway: Runtime, listener: Listener, leave: asyncio.Event) -> 
     if not seconds or leave.is_set():
         return
     gateway.host.log.info("no longer ready", seconds=seconds)
-    try:
+    with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await leave.wait()
-    except TimeoutError:
-        return
+    await listener.stop_accepting()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LAST_CALL):
+            await leave.wait()
 
 
 async def drain(gateway: Runtime, listener: Listener, hurry: asyncio.Event | None = None) -> None:

@@ -89,7 +89,17 @@ class Server:
     @property
     def ready(self) -> bool:
         """Whether balancers are to send new work here."""
-        return self.host.ready and not (self.leaving or self.stopping)
+        return (
+            self.host.ready
+            and not self.ending
+            and not self.host.standing.unready
+            and len(self.clients) <= self.settings.limits.ready_streams
+        )
+
+    @property
+    def ending(self) -> bool:
+        """Whether it stops, or will in a moment: no connection is kept for another request."""
+        return self.leaving or self.stopping
 
     @contextmanager
     def enlisted(self, client: LiveClient) -> Iterator[None]:

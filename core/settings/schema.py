@@ -108,6 +108,9 @@ class LimitSettings(Section):
     """Frames that may wait for a slow client before it is closed with 1013."""
     connections: int = Field(default=12_000, ge=1)
     """Sockets at once."""
+    ready_streams: int = Field(default=10_000, ge=1)
+    """Sockets, streams and requests at once beyond which `/ready` is 503, so that load balancers
+    send others elsewhere before `connections` refuses them."""
     turns_per_connection: int = Field(default=32, ge=1, le=10_000)
     """Turns that one socket may have running or waiting."""
     attempts_per_minute: int = Field(default=20, ge=1)
@@ -119,8 +122,8 @@ class LimitSettings(Section):
     drain_seconds: float = Field(default=25.0, ge=0, le=600)
     """How long a stop waits for running turns."""
     drain_wait_seconds: float = Field(default=5.0, ge=0, le=600)
-    """How long SIGTERM lets the gateway serve on, `/ready` saying that it is not, until load
-    balancers have noticed. Ctrl-C does not wait."""
+    """How long SIGTERM lets the gateway serve on, `/ready` saying that it is not and answers that
+    their connection ends, until load balancers have noticed. Ctrl-C does not wait."""
     heartbeat_seconds: float = Field(default=30.0, ge=1, le=600)
     """Seconds between WebSocket pings."""
 

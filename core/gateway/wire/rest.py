@@ -292,7 +292,10 @@ class Call:
         self._looking = asyncio.get_running_loop().call_later(LOOK, self._look)
 
     def tell(self, frame: bytes) -> None:
-        """See `Client.tell`: a stream of one request has no place for it."""
+        """See `Client.tell`: a stream gets it as an event, and one answer has no place for it."""
+        if self._events is not None:
+            told = strict_json.loads(frame)
+            self._events.put(strict_json.dumps(told["params"]), event=told["method"])
 
     def end(self, code: int, reason: str) -> None:
         """See `Client.end`. When the gateway stops (1001) an answer that is due still goes out."""

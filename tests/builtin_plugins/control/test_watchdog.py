@@ -77,6 +77,24 @@ async def test_a_loop_with_nothing_to_do_is_asked_seldom_until_a_turn_begins(
     assert last - began < 0.4
 
 
+async def test_a_loop_that_is_late_is_not_ready_until_it_has_been_on_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "LATE", 0.2)
+    host = bare_host()
+    with Watchdog(host, limit=0.01) as watchdog:
+        deadline = time.monotonic() + 30
+        while not host.standing.unready:
+            assert time.monotonic() < deadline
+            watchdog.begins()
+            time.sleep(0.3)  # noqa: ASYNC251 - this is what it is to notice
+            await asyncio.sleep(0.02)
+        assert host.standing.unready == {"event loop": "the event loop is late by 0.2 s or more"}
+        while host.standing.unready:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.01)
+
+
 @pytest.mark.parametrize("kind", ["plain", "async"])
 async def test_a_hook_that_holds_the_event_loop_is_named_with_its_plugin(kind: str) -> None:
     def watchdog() -> Watchdog:

@@ -1,22 +1,29 @@
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import aiohttp
 import pytest
 import sqlalchemy as sa
+from tests.support.postgres import Server
+from tests.support.script import until
 
 from hookgate import Gateway
+from hookgate.builtin_plugins.storage import readiness
 from hookgate.builtin_plugins.storage.settings import DATABASE_NAME
 from hookgate.core.domain.errors import PluginError, StoreHeldError, StoreUnavailableError
 from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.turn import Principal
 from hookgate.core.gateway.operations import Empty, Invocation
+from hookgate.core.gateway.serve import listen
 from hookgate.core.host import Host
 from hookgate.core.settings.schema import Settings
 from hookgate.hookspecs import hookimpl
@@ -75,6 +82,77 @@ async def test_a_store_that_stops_working_is_shown_and_taken_back_when_it_works(
         (tmp_path / "moved").rename(path)
         await store.write(lambda _: None)
         assert gateway.host.status()["degraded"] == {}
+
+
+async def test_a_gateway_is_not_ready_while_its_store_takes_no_writes_and_finds_out_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readiness, "LOOK_SECONDS", 0.01)
+    path = tmp_path / DATABASE_NAME
+    async with Gateway(settings(tmp_path), builtin=BUILTIN) as gateway:
+        standing = gateway.host.standing
+        path.rename(tmp_path / "moved")
+        with pytest.raises(StoreUnavailableError):
+            await gateway.host[STORE].write(lambda _: None)
+        assert "No such file" in standing.unready["storage"]
+        (tmp_path / "moved").rename(path)
+        await until(lambda: not standing.unready)
+        assert gateway.host.status()["degraded"] == {}
+
+
+async def test_a_write_that_does_not_come_back_takes_the_gateway_out_of_balancers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readiness, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(readiness, "SLOW_SECONDS", 0.05)
+    go = threading.Event()
+    async with Gateway(settings(tmp_path), builtin=BUILTIN) as gateway:
+        store: Any = gateway.host[STORE]
+        store.shared = True  # such as a server that is not reached any more
+        standing = gateway.host.standing("storage")
+        following = asyncio.ensure_future(readiness.Readiness(standing).follow(store))
+        stuck = asyncio.ensure_future(store.write(lambda _: go.wait(30)))
+        await until(lambda: "storage" in gateway.host.standing.unready)
+        go.set()
+        await until(lambda: not gateway.host.standing.unready)
+        await stuck
+        following.cancel()
+        await asyncio.wait([following])
+
+
+@pytest.mark.slow
+async def test_a_server_that_only_reads_or_is_gone_makes_the_gateway_unready_and_not_unhealthy(
+    tmp_path: Path, url: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readiness, "LOOK_SECONDS", 0.05)
+    apart = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'hookgate'"
+    config = settings(tmp_path, url=url, fallback="refuse")
+    config = config.model_copy(update={"gateway": config.gateway.model_copy(update={"port": 0})})
+
+    async def asks(path: str) -> int:
+        async with http.get(listener.url + path) as answer:
+            return answer.status
+
+    async with (
+        Gateway(config, builtin=BUILTIN) as gateway,
+        listen(gateway) as listener,
+        aiohttp.ClientSession() as http,
+    ):
+        unready = gateway.host.standing.unready
+        assert await asks("/ready") == 200
+        server.ask("ALTER DATABASE hookgate SET default_transaction_read_only = on")
+        server.ask(apart)
+        await until(lambda: "25006" in unready.get("storage", ""))
+        assert (await asks("/ready"), await asks("/health")) == (503, 200)
+        server.ask("ALTER DATABASE hookgate RESET default_transaction_read_only")
+        server.ask(apart)
+        await until(lambda: not unready)
+        server.ask("ALTER DATABASE hookgate ALLOW_CONNECTIONS false")
+        server.ask(apart)
+        await until(lambda: "not currently accepting" in unready.get("storage", ""))
+        assert (await asks("/ready"), await asks("/health")) == (503, 200)
+        server.ask("ALTER DATABASE hookgate ALLOW_CONNECTIONS true")
+        await until(lambda: not unready)
 
 
 async def test_two_gateways_run_side_by_side_with_a_store_each(tmp_path: Path) -> None:

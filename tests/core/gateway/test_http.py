@@ -338,6 +338,45 @@ async def test_health_and_readiness_say_what_a_probe_needs_and_no_more() -> None
             assert (response.status, await response.read()) == (200, b"")
 
 
+async def test_balancers_are_sent_elsewhere_while_a_part_says_so_or_too_many_come() -> None:
+    async with serving(wire={"limits": {"ready_streams": 1}}) as served:
+        part = served.gate.host.standing("storage")
+        part.unready("/secret/path is full")
+        assert await served.get("/ready") == (503, {"ready": False})
+        assert await served.get("/health") == (200, {"status": "ok", "degraded": []})
+        assert (await served.post("/v1/turns", {"content": "x"}))[0] == 200, "what comes is taken"
+        part.unready("")
+        async with served.socket():
+            assert (await served.get("/ready"))[0] == 200
+            async with served.socket():
+                assert (await served.get("/ready"))[0] == 503
+            await until(lambda: len(served.server.clients) == 1)
+            assert (await served.get("/ready"))[0] == 200
+
+
+async def test_a_gateway_that_will_stop_keeps_no_connection_for_another_request() -> None:
+    async with serving() as served:
+        for path in ("/health", "/nowhere"):
+            async with served.http.get(served.url + path) as answer:
+                assert "Connection" not in answer.headers
+        served.server.leaving = True
+        for path in ("/health", "/nowhere", "/v1/status"):
+            async with served.http.get(served.url + path) as answer:
+                assert answer.headers["Connection"] == "close"
+        ask = f"GET /health HTTP/1.1\r\nHost: {served.host}\r\n\r\n"
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.listener.port)
+        writer.write(ask.encode())
+        async with asyncio.timeout(10):
+            assert b"200 OK" in await reader.read(), "it is closed, too"
+        writer.close()
+        async with served.socket() as socket:
+            assert await socket.result("ping") == {"pong": True}
+        served.server.stopping = True
+        async with served.http.post(served.url + "/v1/turns", json={"content": "x"}) as answer:
+            assert (answer.status, answer.headers["Connection"]) == (503, "close")
+            assert answer.headers["Retry-After"] == "5"
+
+
 async def test_while_the_gateway_stops_it_takes_no_new_turns_and_answers_the_rest() -> None:
     async with serving() as served, served.socket() as socket:
         served.server.stopping = True

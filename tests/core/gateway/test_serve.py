@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from tests.core.gateway.test_chat import Gate
+from tests.core.gateway.test_http import events
 from tests.support.script import Script, Scripted, gateway, say, until
 from tests.support.wire import WAIT, Socket, serving
 
@@ -197,6 +199,40 @@ async def test_a_whole_stream_over_http_is_finished_too(tmp_path: Path) -> None:
             seen += await answer.content.read()
         assert b"event: done\n" in seen
         assert await served.exit_code() == 0
+
+
+async def test_who_has_connected_is_answered_though_the_gateway_listens_no_more() -> None:
+    async with serving() as served:
+        place = ("127.0.0.1", served.listener.port)
+        # The event loop does not run meanwhile: they wait to be accepted.
+        clients = [socket.create_connection(place) for _ in range(20)]
+        await served.listener.stop_accepting()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(place)
+        for client in clients:
+            client.setblocking(False)
+            reader, writer = await asyncio.open_connection(sock=client)
+            writer.write(f"GET /health HTTP/1.1\r\nHost: {served.host}\r\n\r\n".encode())
+            async with asyncio.timeout(WAIT):
+                assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+            writer.close()
+
+
+async def test_a_stream_is_told_that_the_gateway_stops() -> None:
+    gate = Gate()
+    async with serving(Scripted(Script(gate.stops()))) as served:
+        stream = events(served, "/v1/turns", {"content": "x"})
+        await anext(stream)
+        await gate.reached.wait()
+        draining = asyncio.ensure_future(drain(served.gate, served.listener))
+        seen = []
+        async for kind, data in stream:
+            seen.append(kind)
+            if kind == "stopping":
+                assert data == {"seconds": 25.0}
+                gate.open.set()
+        assert seen.index("stopping") < seen.index("done")
+        await draining
 
 
 async def test_serving_ends_without_signals_too() -> None:
