@@ -27,12 +27,13 @@ from hookgate.core.domain.errors import (
     TurnError,
 )
 from hookgate.core.domain.events import Event
+from hookgate.core.domain.messages import CLEAN
 from hookgate.core.domain.models import Refusal
-from hookgate.core.domain.parts import Image, Text
+from hookgate.core.domain.parts import Image, Text, came_as
 from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.strict_json import well_formed
 from hookgate.core.domain.tools import ToolResult
-from hookgate.core.domain.turn import HERE
+from hookgate.core.domain.turn import HERE, Fence
 from hookgate.core.hooks.tasks import finish, raise_if_cancelled
 from hookgate.core.settings.secret_store import redact_json
 from hookgate.core.turn.context import MOST_TURNS, load_turns, whole
@@ -43,6 +44,7 @@ from hookgate.core.turn.tools.call import Call
 from hookgate.core.turn.tools.held import HeldCalls, brought_history, unanswered
 from hookgate.core.turn.tools.inner import MADE, end_calls
 from hookgate.core.turn.tools.offer import usable_tools
+from hookgate.core.turn.verbatim import Brought, VerbatimCalls, read_history, stamped
 
 if TYPE_CHECKING:
     from hookgate.core.domain.messages import Message, Taint, ToolUse
@@ -69,8 +71,11 @@ class TurnRun:
         self._request = request
         self._held: HeldCalls | None = None
         self._received = False
+        self._begun = False
         self._committed = 0
         """How many of the turn's messages are in the store."""
+        self._known: Taint = CLEAN
+        """What its session is known to be tainted with, of a turn that keeps nothing else."""
 
     async def run(self) -> None:
         """Run the turn. It begins anew where somebody else had its lane meanwhile.
@@ -122,7 +127,7 @@ class TurnRun:
                 await self._inside()
             except BaseException as error:
                 # Whatever a plugin has raised, also what would stop the loop of all turns.
-                if not self._committed:
+                if not self._begun:
                     raise
                 self._failed(error)
             # Whole, even if another cancellation comes: the turn was begun, so it ends.
@@ -137,8 +142,10 @@ class TurnRun:
             TurnError: It was refused, or a plugin that must look at it could not.
         """
         turn, hooks, self._received = self._turn, self._host.hooks, True
-        came = turn.message
-        said = self._request.content or self._request.images
+        came, request = turn.message, self._request
+        said = bool(request.content or request.images)
+        if request.verbatim:
+            said = Brought.of(request).said is not None
         if not (said and hooks.implemented(hookspecs.receive_message)):
             return
         try:
@@ -147,15 +154,21 @@ class TurnRun:
             raise ending_of(turn, error, "")[1] from error
         if isinstance(made, Refusal):
             raise RefusedError(made)
-        if not all(isinstance(part, Text | Image) for part in made.parts):
-            raise TurnError(
-                "a plugin made a message of something else than texts and pictures",
-                code="hook_failed",
-                action=HOOK_ACTION,
-            )
-        made = made.with_texts(well_formed)
+        parts = came.parts
+        if not (turn.verbatim and made.parts == parts):
+            if not all(isinstance(one, Text | Image) or one in parts for one in made.parts):
+                raise TurnError(
+                    "a plugin made a message of something else than texts and pictures",
+                    code="hook_failed",
+                    action=HOOK_ACTION,
+                )
+            new = made.with_texts(well_formed).parts
+            if turn.verbatim:  # what was not changed is still what it came as
+                new = tuple(next((old for old in parts if old == one), one) for one in new)
+            parts = new
         # What was said may be changed, and not who said it; what it was tainted with stays.
-        turn.message = replace(came, parts=made.parts, taint=came.taint | made.taint)
+        received = replace(came, parts=parts, taint=came.taint | made.taint)
+        turn.message = came_as(received, came.raw if parts is came.parts else None)
 
     def _recall(self) -> bool:
         """Begin with what the store remembers, where the message goes on with no earlier turn.
@@ -164,7 +177,7 @@ class TurnRun:
             False where the session is to be read.
         """
         turn, request = self._turn, self._request
-        if request.tool_results or request.client_history is not None:
+        if request.tool_results or turn.plan.history == "client" or turn.ephemeral:
             return False
         wanted, conversations = turn.plan.history_turns, self._host[CONVERSATIONS]
         stored = conversations.recall(turn.session, turns=max(wanted, 1), fence=turn.fence)
@@ -178,14 +191,17 @@ class TurnRun:
     async def _take_in(self) -> None:
         """Load the history, and set what the user brought: a message, or tool results."""
         turn, request, conversations = self._turn, self._request, self._host[CONVERSATIONS]
+        if turn.plan.history == "client" or turn.ephemeral:
+            await self._recall_taint()
+        if turn.verbatim:
+            await self._take_in_as_it_came()
+            return
         turns = max(turn.plan.history_turns, 1)
         stored = await load_turns(conversations, turn.session, turns, turn.fence)
         turn.extra_taint |= stored.taint  # what the messages carry comes with them
         history, given = stored.messages, request.tool_results
         if request.client_history is not None:
             history, given = brought_history(request)
-            # What the caller leaves out was read all the same, and it may have kept the answers.
-            turn.extra_taint |= await conversations.taint(turn.session, turns=MOST_TURNS)
         waiting = unanswered(history)
         turn.history = tuple(history) if turn.plan.history_turns or waiting else ()
         unknown = {part.tool_use_id for part in given} - {use.id for use in waiting}
@@ -203,14 +219,47 @@ class TurnRun:
         else:
             turn.message = turn.messages[0]
 
+    async def _recall_taint(self) -> None:
+        """Begin with what the session is tainted with.
+
+        What a caller leaves out was read all the same, and it may have kept the answers.
+        """
+        turn, before = self._turn, self._turn.extra_taint
+        conversations = self._host[CONVERSATIONS]
+        turn.extra_taint |= await conversations.taint(turn.session, turns=MOST_TURNS)
+        self._known = turn.extra_taint - before
+
+    async def _take_in_as_it_came(self) -> None:
+        """Set what the user brought of a request that is read as it came."""
+        turn, request = self._turn, self._request
+        brought = Brought.of(request)
+        turn.history = read_history(request, brought)
+        own = [
+            turn.message if place == brought.said else stamped(message, turn, request.taint)
+            for place, message in enumerate(brought.own)
+        ]
+        self._held = calls = VerbatimCalls(self._host, self._turns.calls, turn, turn.history)
+        turn.messages.extend(await calls.read(own))
+
     async def _begin(self) -> None:
         """Commit what the user brought."""
         turn, messages = self._turn, tuple(self._turn.messages)
-        await self._host[CONVERSATIONS].append(turn.session, messages, fence=turn.fence)
-        self._committed = len(messages)
+        if turn.ephemeral:
+            await self._keep_taint()
+        elif messages:
+            await self._host[CONVERSATIONS].append(turn.session, messages, fence=turn.fence)
+        self._begun, self._committed = True, len(messages)
         turn.tell(Event("accepted", _named(turn), scope="chat"))
         if self._held is not None:
             await self._held.over()
+
+    async def _keep_taint(self) -> None:
+        """Commit what a turn has read that leaves nothing else in its session."""
+        turn = self._turn
+        if fresh := turn.taint - self._known:
+            # With a fence of its own: it writes behind nobody, and beside others of the session.
+            await self._host[CONVERSATIONS].add_taint(turn.session, fresh, fence=Fence())
+            self._known |= fresh
 
     async def _inside(self) -> None:
         turn, loop = self._turn, asyncio.get_running_loop()
@@ -220,7 +269,7 @@ class TurnRun:
                 answer = await prepare(self._host, turn)
                 if answer is None:
                     clock.reschedule(min(clock.when() or 0, loop.time() + turn.plan.deadline))
-                    waits = await Rounds(self._host, self._turns.calls, turn).run()
+                    waits = await Rounds(self._host, self._turns.calls, turn, self._request).run()
                 else:
                     give(self._host, turn, answer)
                     waits = False
@@ -312,7 +361,10 @@ class TurnRun:
         fresh = turn.messages[self._committed :]
         if fresh:
             try:
-                await self._host[CONVERSATIONS].append(turn.session, fresh, fence=turn.fence)
+                if turn.ephemeral:
+                    await self._keep_taint()
+                else:
+                    await self._host[CONVERSATIONS].append(turn.session, fresh, fence=turn.fence)
             except BaseException as error:  # noqa: BLE001 - told
                 # Who has heard already that the lane is lost does not hear it again.
                 if not (isinstance(error, StaleFenceError) and turn.fence.lost and turn.error):

@@ -9,7 +9,8 @@ within its turn runs in the lane as it is shared: one that calls what acts does 
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hookgate.core.domain.events import Event
@@ -19,6 +20,8 @@ from hookgate.core.hooks.tasks import finish
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from contextlib import AbstractAsyncContextManager
+
+    from sqlalchemy import Connection
 
     from hookgate.core.domain.ports import Lease
     from hookgate.core.domain.tools import Tool
@@ -37,6 +40,17 @@ ACTS = (
 def only_looks(tool: Tool | None) -> bool:
     """Whether a tool says that it does nothing but look."""
     return tool is not None and all(tool.flags.get(name) is False for name in ACTS)
+
+
+@dataclass(slots=True)
+class _NoLane:
+    """What a turn holds that waits for nobody, and for which nobody waits."""
+
+    fence: Fence
+
+    def check(self, connection: Connection) -> None:
+        """Do nothing: no lane is lost that was not taken."""
+        del connection
 
 
 class _Party:
@@ -61,7 +75,9 @@ class SessionLanes:
         self._parties: dict[SessionKey, _Party] = {}
 
     def alone(self, turn: Turn) -> AbstractAsyncContextManager[Lease]:
-        """Wait for the lane of a turn's session and hold it."""
+        """Wait for the lane of a turn's session and hold it; one that keeps nothing needs none."""
+        if turn.ephemeral:
+            return nullcontext(_NoLane(turn.fence))
         lanes = self._host[LANES]
         if ahead := lanes.ahead(turn.session):
             # Its client does not know the turn yet, and may want to cancel it.

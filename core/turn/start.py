@@ -40,6 +40,7 @@ from hookgate.core.turn.shared import SessionLanes
 from hookgate.core.turn.tools.held import admitted
 from hookgate.core.turn.tools.inner import InnerCalls, json_ready
 from hookgate.core.turn.tools.offer import usable_tools
+from hookgate.core.turn.verbatim import Brought, stamped
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
@@ -297,6 +298,8 @@ class Turns:
         snapshot = self.snapshot()
         believed = host.settings.gateway.believe_client_flags
         taint = request.taint if parent is None else request.taint | parent.taint
+        # What is read as it came offers no tool of the gateway's, whose name one could take.
+        own = {} if request.verbatim else snapshot.tools
 
         turn = Turn(
             id=turn_id,
@@ -322,11 +325,16 @@ class Turns:
             unknown_flags=unknown,
             system=_text_of(request.system),
             whole=request.whole,
-            client_tools=admitted(request.client_tools, snapshot.tools, principal, believed),
+            verbatim=request.verbatim,
+            ephemeral=request.ephemeral,
+            raw=request.raw,
+            client_tools=admitted(request.client_tools, own, principal, believed),
             parent=parent,
             started=host.clock.now(),
             caller=self._inner.make,
         )
+        if request.verbatim:
+            turn.message = stamped(Brought.of(request).message, turn, taint)
         if parent is not None:
             turn.depth, turn.extra_taint = _depth(parent) + 1, parent.taint
         return turn
@@ -355,7 +363,9 @@ class Turns:
             failure_mode=settings.turn.failure_mode,
             tool_selection=settings.turn.tool_selection,
             whole_tool_tokens=settings.turn.whole_tool_tokens,
-            history="client" if request.client_history is not None else "server",
+            history="server"
+            if request.client_history is None and not request.verbatim
+            else "client",
             history_turns=settings.context.history_turns,
             max_iterations=settings.turn.max_iterations,
             context_tokens=settings.context.budget_tokens,
@@ -421,14 +431,19 @@ def _model(text: str) -> ModelRef:
 
 def _check_honoured(request: TurnRequest) -> None:
     """Refuse what this gateway would otherwise pass over in silence."""
-    for name in ("ephemeral", "verbatim"):
-        if getattr(request, name):
-            raise TurnError(
-                f"found a request with `{name}`, which this gateway cannot do: it keeps every "
-                "turn, and every turn draws on what the gateway knows",
-                code="invalid_params",
-                action=f"leave `{name}` out",
-            )
+    client_keeps = request.verbatim or request.client_history is not None
+    wrong = action = ""
+    if request.raw is not None and not request.verbatim:
+        wrong = "`raw` without `verbatim`: what the gateway adds and chooses would not be in it"
+        action = "set `verbatim`, or leave `raw` out"
+    elif request.verbatim and request.tool_results:
+        wrong = "`verbatim` with `tool_results`: what is read as it came has them in their places"
+        action = "put the results into `client_history`"
+    elif request.ephemeral and request.tool_results and not client_keeps:
+        wrong = "`ephemeral` with results of calls that the gateway keeps, which stays as it is"
+        action = "bring the conversation along in `client_history`, or leave `ephemeral` out"
+    if wrong:
+        raise TurnError(f"found a request with {wrong}", code="invalid_params", action=action)
 
 
 async def _over(handles: Collection[TurnHandle], seconds: float) -> None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from hookgate import hookspecs
 from hookgate.core.domain.errors import NotAllowedError, ProviderError, RefusedError, TurnError
 from hookgate.core.domain.events import Event
-from hookgate.core.domain.messages import Message, join_taints
-from hookgate.core.domain.models import ModelRequest, ToolUseEvent
+from hookgate.core.domain.messages import Message, join_taints, new_id
+from hookgate.core.domain.models import ModelRequest, SystemText, ToolUseEvent
 from hookgate.core.domain.parts import Text
 from hookgate.core.domain.strict_json import well_formed
 from hookgate.core.domain.turn import TurnAnswer
@@ -28,10 +28,10 @@ from hookgate.core.turn.tools.offer import choose_tools, schema_tokens
 from hookgate.core.turn.tools.round import ToolRound
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from hookgate.core.domain.models import ModelRef, Refusal, SystemText
-    from hookgate.core.domain.turn import Turn
+    from hookgate.core.domain.models import ModelRef, Refusal
+    from hookgate.core.domain.turn import Turn, TurnRequest
     from hookgate.core.hooks.caller import HookAnswer
     from hookgate.core.host import Host
     from hookgate.core.turn.context import Context
@@ -46,6 +46,13 @@ UNREAD = (
     ),
 )
 """Tags of small models as they begin, the setting that has them read, and what they mean."""
+
+PLANNED = ("models", "parameters", "deadline", "retries", "retry_delay", "retry_limit")
+"""What counts of the plan of a turn that is read as it came."""
+
+OUTPUT_BOUND = 32_000
+"""The most tokens of an answer for which neither the request nor its model has a limit: what a
+budget holds for it. It is not sent where the request is passed on as it came."""
 
 FAILURE_CHARS = 500
 """Characters that an error tells of what a tool said."""
@@ -71,7 +78,11 @@ async def prepare(host: Host, turn: Turn) -> TurnAnswer | None:
         _warn(turn, "unknown_flags", why, "look for a misspelt name, or leave them out")
     if (answer := await admit(host, turn)) is not None:
         return answer
-    turn.plan = await host.hooks.fold(hookspecs.plan_turn, turn, turn.plan)
+    before = turn.plan
+    turn.plan = await host.hooks.fold(hookspecs.plan_turn, turn, before)
+    if turn.verbatim:
+        # What is read as it came is neither cut, chosen nor added to, whatever was planned.
+        turn.plan = replace(before, **{name: getattr(turn.plan, name) for name in PLANNED})
     # No planner may loosen a `fail_closed` of the request or the settings.
     asked = turn.flags.get(FAILURE_MODE.name), host.settings.turn.failure_mode
     if "fail_closed" in asked:
@@ -118,10 +129,13 @@ def _warn(turn: Turn, code: str, message: str, action: str) -> None:
 class Rounds:
     """The rounds of one turn: a request to a model, then the tools that it calls for."""
 
-    def __init__(self, host: Host, calls: ToolCalls, turn: Turn) -> None:
+    def __init__(self, host: Host, calls: ToolCalls, turn: Turn, request: TurnRequest) -> None:
         self._host = host
         self._calls = calls
         self._turn = turn
+        self._asked = request
+        self._baseline: ModelRequest | None = None
+        self._came: Mapping[str, ToolUseEvent] = {}
         self._system: tuple[SystemText, ...] = ()
         self._messages: list[Message] = []
         self._tokens = 0
@@ -148,6 +162,9 @@ class Rounds:
     async def _start_context(self) -> None:
         """Pack instructions, history and blocks under the budget."""
         turn, settings = self._turn, self._host.settings.context
+        if turn.verbatim:
+            self._read_as_it_came()
+            return
         past = Past.of(
             turn.history, turns=turn.plan.history_turns, goes_on=turn.messages[0].role == "tool"
         )
@@ -181,8 +198,22 @@ class Rounds:
         count = self._host.tokens.count
         self._tokens = context.of_messages + sum([count(piece.text) for piece in context.system])
 
+    def _read_as_it_came(self) -> None:
+        """Have the model read the request: its own texts and messages, and nothing beside them."""
+        turn, system = self._turn, self._asked.system
+        if isinstance(system, str):
+            system = (SystemText(text=system),) if system else ()
+        turn.extra_taint |= join_taints(piece.taint for piece in system)
+        self._system = system
+        self._messages = [*turn.history, *turn.messages]
+        count = self._host.tokens.count
+        self._tokens = sum([message_tokens(item, self._host.tokens) for item in self._messages])
+        self._tokens += sum([count(piece.text) for piece in system])
+
     async def _add_context(self) -> None:
         """Append what plugins add behind tool calls; nothing that is there is moved."""
+        if self._turn.verbatim:
+            return
         # What calls and results have taken since is not there any more.
         room = max(self._turn.plan.context_tokens - self._tokens, 0)
         builder = ContextBuilder(budget=room, counter=self._host.tokens, stage="after_tool")
@@ -290,6 +321,8 @@ class Rounds:
 
     def _request(self, model: ModelRef, attempt: int) -> ModelRequest:
         turn, counter = self._turn, self._host.tokens
+        if turn.verbatim:
+            return self._request_as_it_came(model, attempt)
         # What others wrote of their tools is shown as the sanitizers let it through.
         faces = turn.snapshot.faces
         tools = tuple(
@@ -313,7 +346,55 @@ class Rounds:
             input_tokens=tokens,
             options=agent.settings,
             whole=turn.whole,
+            parameters=asked,
         )
+
+    def _request_as_it_came(self, model: ModelRef, attempt: int) -> ModelRequest:
+        """Return what is asked where nothing is added: the request, as far as it goes by now."""
+        turn, asked = self._turn, self._turn.plan.parameters
+        first = self._baseline
+        if first is None:
+            tools = tuple(turn.offered.values())
+            self._tokens += schema_tokens(tools, self._host.tokens)
+            said = self._asked.parameters
+            first = self._baseline = ModelRequest(
+                model=model,
+                system=self._system,
+                messages=tuple(self._messages),
+                tools=tools,
+                max_output_tokens=said.max_output_tokens or self._bound(model),
+                temperature=said.temperature,
+                stop=said.stop,
+                parameters=said,
+                whole=turn.whole,
+                raw=turn.raw,
+            )
+        is_longer = len(self._messages) > len(first.messages)
+        return replace(
+            first,
+            model=model,
+            messages=tuple(self._messages) if is_longer else first.messages,
+            max_output_tokens=asked.max_output_tokens or first.max_output_tokens,
+            temperature=asked.temperature,
+            stop=asked.stop,
+            parameters=asked,
+            call_id=new_id("call"),
+            attempt=attempt,
+            iteration=turn.iteration,
+            input_tokens=self._tokens,
+            baseline=first,
+        )
+
+    def _bound(self, model: ModelRef) -> int:
+        """Return the most tokens that a model writes of which nobody has asked for fewer."""
+        provider = self._host.providers.get(model.provider)
+        try:
+            known = {info.name: info for info in provider.models()} if provider else {}
+        except Exception as error:
+            self._host.log.warning("models cannot be read", model=str(model), exc_info=error)
+            known = {}
+        info = known.get(model.model) or known.get("*")
+        return (info and info.max_output_tokens) or OUTPUT_BOUND
 
     async def _read(self, call: ModelCall) -> Message:
         """Pass an answer on while it comes; keep of a torn one what its reader has seen."""
@@ -342,6 +423,7 @@ class Rounds:
         self._odd_end(message, call)
         turn.messages.append(message)
         self._add(message)
+        self._came = reply.came
         return message
 
     def _too_many(self, calls: int, most: int) -> None:
@@ -358,6 +440,8 @@ class Rounds:
     def _odd_end(self, message: Message, call: ModelCall) -> None:
         """Tell the client of an answer with nothing in it, and of one that its limit has cut."""
         turn, request = self._turn, call.request
+        if turn.verbatim:
+            return  # The client sees it as it came.
         cut = call.ending is not None and call.ending.stop == "max_tokens"
         text = message.text
         empty = not text.strip() and not message.tool_uses
@@ -418,7 +502,7 @@ class Rounds:
     async def _run_tools(self, reply: Message, *, over: bool) -> bool:
         """Run the calls of `reply`; True where some of them wait for the client."""
         turn = self._turn
-        work = ToolRound(self._host, self._calls, turn, reply.tool_uses)
+        work = ToolRound(self._host, self._calls, turn, reply.tool_uses, self._came)
         try:
             if over:
                 raise TurnError(

@@ -26,13 +26,15 @@ from hookgate import (
     TurnRequest,
     hookimpl,
 )
-from hookgate.core.domain.messages import Opaque
+from hookgate.core.domain.messages import Opaque, ToolResultPart
 from hookgate.core.domain.models import Ending, OpaqueDelta, Usage
 from hookgate.core.domain.turn import Claim
 from hookgate.core.turn.handle import TurnEvents
+from hookgate.wire import Raw
 
 HOOK = Origin(provenance=Provenance.CHANNEL, path="webhook", channel="mail")
 MAIL = Principal(id="mail", scopes=frozenset(["chat"]), bindings=(Claim(channel="mail"),))
+RESULT = ToolResultPart(tool_use_id="a", content="b")
 FROM_BOB = Address("mail", "acme", "bob")
 
 
@@ -88,7 +90,7 @@ async def test_usage_and_the_end_of_a_model_call_come_as_objects_too() -> None:
     async with gateway(Scripted(Script([OpaqueDelta(part), *say("ok")])), mail):
         events = {event.type: event async for event in mail.start().events}
 
-    assert events["opaque"].value is part
+    assert events["opaque"].value == OpaqueDelta(part)
     assert isinstance(events["usage"].value, Usage)
     ended = events["model_ended"]
     assert isinstance(ended.value, Ending)
@@ -286,8 +288,9 @@ async def test_model_parameters_and_instructions_of_a_request_reach_the_model() 
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({"ephemeral": True}, "found a request with `ephemeral`"),
-        ({"verbatim": True}, "found a request with `verbatim`"),
+        ({"raw": Raw(wire="openai-chat", data={})}, "`raw` without `verbatim`"),
+        ({"verbatim": True, "tool_results": (RESULT,)}, "`verbatim` with `tool_results`"),
+        ({"ephemeral": True, "tool_results": (RESULT,)}, "`ephemeral` with results"),
         ({"model": "other"}, "expected `provider/model`"),
     ],
 )

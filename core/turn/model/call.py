@@ -17,10 +17,10 @@ from hookgate.core.domain.errors import (
     ProviderError,
     RefusedError,
 )
-from hookgate.core.domain.models import Ending, StopEvent, TextDelta, Usage, UsageEvent
+from hookgate.core.domain.models import Ending, Frame, StopEvent, TextDelta, Usage, UsageEvent
 from hookgate.core.domain.ports import BILLS
 from hookgate.core.hooks.tasks import finish, raise_if_cancelled, told
-from hookgate.core.turn.model.media import readable
+from hookgate.core.turn.model.media import passes, readable
 from hookgate.core.turn.model.streams import Filtered, StreamSource, close
 from hookgate.core.turn.tools.sound import at_least, note_usage, sound_usage
 
@@ -130,7 +130,7 @@ class ModelCall:
 
     def _readable(self, request: ModelRequest) -> ModelRequest:
         provider = self._host.providers.get(request.model.provider)
-        if provider is None:
+        if provider is None or passes(request, provider):
             return request
         try:
             return readable(request, provider.models)
@@ -199,7 +199,7 @@ class ModelCall:
                         note_usage(self._host, request.model.provider, found)
                 elif isinstance(event, StopEvent):
                     self._stop, self._marked = event.reason, event.marked
-                else:
+                elif not isinstance(event, Frame):
                     self.started = True
                     self._said.append(event)
                 yield event

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hookgate.core.domain.messages import Message, Part
-    from hookgate.core.domain.models import ModelRef, ModelRequest
+    from hookgate.core.domain.models import ModelRef, ModelRequest, Provider
     from hookgate.core.domain.parts import ContentPart
 
 _NOT_ONLY_TEXT = (Link, *MEDIA)
@@ -48,6 +48,11 @@ def readable(request: ModelRequest, models: Callable[[], Sequence[ModelInfo]]) -
     info = known.get(name) or known.get("*") or ModelInfo(name=name)
     messages = tuple(_message(message, info, request.model) for message in request.messages)
     return replace(request, messages=messages)
+
+
+def passes(request: ModelRequest, provider: Provider) -> bool:
+    """Whether `provider` sends the request as it came, so that nothing of it is put in words."""
+    return request.raw is not None and getattr(provider, "wire", "") == request.raw.wire
 
 
 def _holds_more(message: Message) -> bool:

@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING
 
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import Message
-from hookgate.core.domain.models import OpaqueDelta, ReasoningDelta, TextDelta, ToolUseEvent
-from hookgate.core.domain.parts import Text
+from hookgate.core.domain.models import (
+    Frame,
+    OpaqueDelta,
+    ReasoningDelta,
+    StopEvent,
+    TextDelta,
+    ToolUseEvent,
+)
+from hookgate.core.domain.parts import Raw, Text, came_as
 from hookgate.core.domain.strict_json import well_formed
 from hookgate.core.settings.secret_store import redact_json
 from hookgate.core.turn.tools.call import of_client
@@ -35,8 +42,12 @@ class Reply:
         secrets: Masks what the client is shown.
         most: Calls that are shown to the client, since they may run.
 
+    Of a request that is passed on as it came, the client is told what the answer came as, too:
+    with each event whose text nothing was masked in or held back of, and in frames beside them.
+
     Attributes:
         calls: How many tools the model has called.
+        came: The calls as they came, by the id that they have kept.
     """
 
     def __init__(self, turn: Turn, secrets: Secrets, *, most: int) -> None:
@@ -47,26 +58,41 @@ class Reply:
         self._text: list[str] = []
         self._ids: set[str] | None = None
         self.calls = 0
+        self.came: dict[str, ToolUseEvent] = {}
         self._held = {"text": "", "reasoning": ""}
+        self._as_it_comes = turn.raw is not None
+        self._begun = False
+        self._frames: list[Frame] = []
 
     def take(self, event: ModelEvent) -> None:
         """Add `event` to the answer, and pass it on to the client at once."""
         match event:
             case TextDelta(text):
                 self._text.append(text)
-                self._say("text", text)
+                self._say("text", text, event)
             case ReasoningDelta(text):
-                self._say("reasoning", text)
+                self._say("reasoning", text, event)
             case ToolUseEvent():
                 self.calls += 1
                 if self.calls <= MAX_CALLS:
                     self._flush()
+                    self._begin()
                     self._call(event)
             case OpaqueDelta(part):
                 self._flush()
+                self._begin()
                 self._parts.append(part)
                 data = {"provider": part.provider, "data": dict(part.data)}
-                self._turn.tell(Event("opaque", data, scope="chat", value=part))
+                self._turn.tell(Event("opaque", data, scope="chat", value=event))
+            case Frame():
+                self._frames.append(event)
+                if self._begun and not any(self._held.values()):
+                    self._tell_frames()
+            case StopEvent() if self._as_it_comes:
+                self._flush()
+                self._begin()
+                stop = came_as(StopEvent(event.reason, marked=event.marked), self._safe(event.raw))
+                self._turn.tell(Event("stop", {"reason": stop.reason}, scope="chat", value=stop))
             case _:
                 return
 
@@ -93,19 +119,46 @@ class Reply:
         use = sound_use(event, self._ids)
         self._ids.add(use.id)
         self._parts.append(use)
+        if self._as_it_comes and (use.id, use.name) == (event.id, event.name):
+            self.came[use.id] = event
         tool = turn.offered.get(use.name) or of_client(turn, use.name)
         # A client's own call is held back until it has been judged.
         if self.calls <= self._most and (tool is None or tool.owner == "host"):
             data = {"id": use.id, "name": use.name, "input": use.input}
             turn.emit(Event("tool_use", redact_json(self._secrets, data), scope="chat"))
 
-    def _say(self, kind: str, text: str) -> None:
-        said, self._held[kind] = self._secrets.settle(self._held[kind] + text)
+    def _say(self, kind: str, text: str, event: ModelEvent) -> None:
+        before = self._held[kind]
+        said, self._held[kind] = self._secrets.settle(before + text)
         if said or not self._held[kind]:
-            self._tell(kind, said)
+            self._tell(kind, said, None if before or said != text else event)
 
-    def _tell(self, kind: str, text: str) -> None:
-        self._turn.emit(Event(kind, {"text": text}, scope="chat"))
+    def _tell(self, kind: str, text: str, event: ModelEvent | None = None) -> None:
+        if not self._as_it_comes:
+            self._turn.emit(Event(kind, {"text": text}, scope="chat"))
+            return
+        self._begin()
+        self._turn.emit(Event(kind, {"text": text}, scope="chat", value=event))
+        self._tell_frames()
+
+    def _begin(self) -> None:
+        """Tell what came before the answer: of one that has not begun the client hears nothing."""
+        if self._as_it_comes and not self._begun:
+            self._begun = True
+            self._tell_frames()
+
+    def _tell_frames(self) -> None:
+        for frame in self._frames:
+            raw = self._safe(frame.raw)
+            if raw is not None:
+                self._turn.tell(Event("frame", {}, scope="chat", value=Frame(raw)))
+        self._frames.clear()
+
+    def _safe(self, raw: Raw | None) -> Raw | None:
+        """Return what something came as, with secrets masked."""
+        if raw is None:
+            return None
+        return Raw(wire=raw.wire, data=redact_json(self._secrets, {"data": raw.data})["data"])
 
     def _flush(self) -> None:
         """End a part of the answer: nothing follows that what is held back could go on with."""

@@ -33,7 +33,15 @@ from hookgate.core.domain.tools import (
 )
 from hookgate.core.domain.turn import HERE, FinishedCall
 from hookgate.core.hooks.tasks import apart, finish, raise_if_cancelled, told
-from hookgate.core.turn.tools.sound import bytes_of, cut, masked, wrong_in_result, wrong_in_verdict
+from hookgate.core.turn.tools.open_calls import OpenCalls
+from hookgate.core.turn.tools.sound import (
+    bytes_of,
+    cut,
+    masked,
+    masked_alone,
+    wrong_in_result,
+    wrong_in_verdict,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -49,6 +57,9 @@ GRACE_SECONDS = 1.0
 MAX_ROUNDS = 3
 """Rounds of judging, rewrites included; after them the call is denied."""
 
+
+MOST_NAME = 256
+"""Characters of the name of a tool that a client's request may not even list."""
 
 LEAST_WAIT = 0.05
 """Seconds at least that a tool gets for itself once a call of its own is over."""
@@ -143,8 +154,12 @@ def of_client(turn: Turn, name: str) -> Tool | None:
     """Return what stands in for a tool of the client's that its request does not list.
 
     None where the request brings none, or where the gateway has one of that name, whether this
-    turn may use it or not.
+    turn may use it or not. What is read as it came offers nothing of the gateway's, so there each
+    call is the client's.
     """
+    if turn.verbatim:
+        sound = 0 < len(name) <= MOST_NAME and name.isprintable()
+        return unknown_tool(name, "client") if sound else None
     if not turn.client_tools or not NAME.fullmatch(name):
         return None
     spelt = identity(name)
@@ -198,10 +213,15 @@ def cut_short(error: BaseException) -> ToolResult:
 
 
 class ToolCalls:
-    """Judges and runs tool calls."""
+    """Judges and runs tool calls.
+
+    Attributes:
+        open: Calls that clients run in turns of which nothing is kept.
+    """
 
     def __init__(self, host: Host) -> None:
         self._host = host
+        self.open = OpenCalls(lambda: host.clock.monotonic())
 
     # -- judging -----------------------------------------------------------
 
@@ -500,8 +520,7 @@ class ToolCalls:
         """Taint a result, cut it to its limit and let `after_tool_call` change it."""
         if call.flags.reads_external_data is not False:
             result = replace(result, taint=result.taint | {f"tool:{call.name}"})
-        # Masked before it is cut: half a secret is no longer known as one.
-        result = before = cut(self._host, masked(self._host, result))
+        result = before = self._shown(turn, result)
         try:
             result = await self._host.hooks.fold(hookspecs.after_tool_call, turn, call, result)
         except HookError as error:
@@ -509,8 +528,15 @@ class ToolCalls:
         if wrong := wrong_in_result(result):
             result = ToolResult.error(f"the result could not be checked: a plugin made {wrong}")
         if result.content != before.content:
-            result = cut(self._host, masked(self._host, result))
+            result = self._shown(turn, result)
         return replace(result, taint=frozenset(result.taint | before.taint))
+
+    def _shown(self, turn: Turn, result: ToolResult) -> ToolResult:
+        """Return a result as a model may have it."""
+        if turn.verbatim:
+            return masked_alone(self._host, result)
+        # Masked before it is cut: half a secret is no longer known as one.
+        return cut(self._host, masked(self._host, result))
 
     async def end(
         self, turn: Turn, item: Call, result: ToolResult, *, began: float | None = None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from hookgate.core.domain.descriptors import FLAG_NAMES, Flags, identity
 from hookgate.core.domain.errors import ClientToolError
 from hookgate.core.domain.messages import CLEAN, ToolResultPart, join_taints
+from hookgate.core.domain.parts import Document, came_as
 from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.tools import Decision, ToolCall, ToolResult
 from hookgate.core.turn.tools.call import Call, unknown_tool
@@ -79,7 +80,8 @@ def admitted(
         flags = replace(tool.flags, proven=frozenset())
         if principal.id not in believed and "*" not in believed:
             flags = stricter(flags)
-        tools.append(replace(tool, owner="client", sandbox="client", run=None, flags=flags))
+        made = replace(tool, owner="client", sandbox="client", run=None, flags=flags)
+        tools.append(came_as(made, tool.raw))
     return tuple(tools)
 
 
@@ -116,20 +118,27 @@ def brought_history(
     if len(results) < len(parts) or not waiting.issuperset(part.tool_use_id for part in results):
         end, results = len(history), []
     taint = CLEAN if request.clean_results else FOREIGN
-    tainted = [_with_taint(message, taint) for message in history[:end]]
+    tainted = [with_taint(message, taint) for message in history[:end]]
     return tainted, (*results, *request.tool_results)
 
 
-def _with_taint(message: Message, taint: Taint) -> Message:
-    """Return `message` with its results tainted, and with what taints them."""
-    if not message.tool_results:
+def with_taint(message: Message, taint: Taint) -> Message:
+    """Return `message` with its results tainted, and with what taints them and its documents."""
+    if message.plain:
         return message
     parts = tuple(
-        replace(part, taint=part.taint | taint) if isinstance(part, ToolResultPart) else part
+        came_as(replace(part, taint=part.taint | taint), part.raw)
+        if isinstance(part, ToolResultPart)
+        else part
         for part in message.parts
     )
-    carried = join_taints(part.taint for part in parts if isinstance(part, ToolResultPart))
-    return replace(message, parts=parts, taint=message.taint | carried)
+    carried = [part.taint for part in parts if isinstance(part, ToolResultPart)]
+    if any(isinstance(part, Document) for part in parts):
+        carried.append(taint)
+    if not carried:
+        return message
+    tainted = replace(message, parts=parts, taint=message.taint | join_taints(carried))
+    return came_as(tainted, message.raw)
 
 
 class HeldCalls:

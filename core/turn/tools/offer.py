@@ -51,8 +51,9 @@ def schema_tokens(tools: Iterable[Tool], counter: TokenCounter, *, enough: float
 async def choose_tools(host: Host, turn: Turn) -> None:
     """Withhold, select, and set what the turn offers.
 
-    Client-owned tools are always offered. The order is by name, so that the same set of
-    tools makes the same request and a provider's prompt cache keeps hitting.
+    Client-owned tools are always offered, and in what is read as it came nothing else. The order
+    is by name, so that the same set of tools makes the same request and a provider's prompt cache
+    keeps hitting.
 
     Raises:
         HookError: What should be withheld could not be found out.
@@ -60,6 +61,10 @@ async def choose_tools(host: Host, turn: Turn) -> None:
     """
     plan = turn.plan
     usable = await usable_tools(host, turn)
+    if turn.verbatim:
+        turn.offered = {tool.name: tool for tool in turn.client_tools}
+        turn.takes_calls = True
+        return
     failed = await _select(host, turn)
     is_some = is_chosen(host, plan, usable)
     if plan.tool_selection == "auto":

@@ -21,9 +21,10 @@ from hookgate.core.hooks.tasks import finish
 from hookgate.core.turn.tools.call import Call, cut_short, may_use
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from hookgate.core.domain.messages import ToolUse
+    from hookgate.core.domain.models import ToolUseEvent
     from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
     from hookgate.core.turn.tools.call import ToolCalls
@@ -71,14 +72,29 @@ async def each(items: Iterable[T], tell: Callable[[T], Awaitable[object]]) -> No
 class ToolRound:
     """The calls of one message.
 
+    Args:
+        host: The host.
+        calls: Judges and runs them.
+        turn: The turn.
+        uses: The calls.
+        came: By id, what those came as that were passed on as they came.
+
     Attributes:
         pending: The calls that wait for their client.
     """
 
-    def __init__(self, host: Host, calls: ToolCalls, turn: Turn, uses: Sequence[ToolUse]) -> None:
+    def __init__(
+        self,
+        host: Host,
+        calls: ToolCalls,
+        turn: Turn,
+        uses: Sequence[ToolUse],
+        came: Mapping[str, ToolUseEvent],
+    ) -> None:
         self._host = host
         self._calls = calls
         self._turn = turn
+        self._came = came
         self._items = [Call(use) for use in uses]
         limit = host.settings.turn.max_tool_calls
         self._may_run, self._beyond = self._items[:limit], self._items[limit:]
@@ -106,9 +122,14 @@ class ToolRound:
         self._turn.pending = tuple(
             replace(item.use, input=orjson.loads(item.arguments)) for item in self.pending
         )
+        if self._turn.ephemeral:
+            self._calls.open.release(self._turn.session, self._turn.pending)
         for use in self._turn.pending:
             data = {"id": use.id, "name": use.name, "input": use.input, "owner": "client"}
-            self._turn.emit(Event("tool_use", data, scope="chat"))
+            event = self._came.get(use.id)
+            as_it_came = event is not None and event.input == use.input
+            value = event if as_it_came else None
+            self._turn.emit(Event("tool_use", data, scope="chat", value=value))
 
     async def _judge(self) -> None:
         for item in self._may_run:

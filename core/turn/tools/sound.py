@@ -142,6 +142,14 @@ def masked(host: Host, result: ToolResult) -> ToolResult:
     return result if content == result.content else replace(result, content=content)
 
 
+def masked_alone(host: Host, result: ToolResult) -> ToolResult:
+    """Return `result` with every known secret in it masked; the very one where it holds none."""
+    content = result.content
+    plain = with_texts(content, lambda text: text)
+    safe = with_texts(content, host.secrets.redact)
+    return result if plain == safe else replace(result, content=safe)
+
+
 def cut(host: Host, result: ToolResult) -> ToolResult:
     """Return `result` within `context.result_tokens` and `context.result_media_bytes`."""
     limits, content = host.settings.context, result.content
