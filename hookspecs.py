@@ -271,54 +271,6 @@ def check_settings(host: Host) -> Sequence[Problem]:
     """
 
 
-@hookspec("each")
-def describe_providers(host: Host) -> Sequence[ProviderInfo]:
-    """Say which providers the plugin brings, and what each lacks to be asked.
-
-    Called once at start, and by ``hookgate config check``, which opens nothing: no lifespan
-    has run then, so use the settings and `host.secrets`, and no network. The agents' models
-    are held against the answers.
-
-    Args:
-        host: The gateway; rely on the core's own services alone.
-
-    Returns:
-        What is known of each provider.
-
-    Example:
-        ::
-
-            @hookimpl
-            @blocking
-            def describe_providers(self, host):
-                if host.secrets.get("echo_key") is None:
-                    places = ", or ".join(host.secrets.how_to_set("echo_key"))
-                    return [ProviderInfo(name="echo", missing="no key for echo", action=places)]
-                return [ProviderInfo(name="echo")]
-    """
-
-
-@hookspec("each", required=True)
-def list_providers(host: Host) -> Sequence[Provider]:
-    """Bring providers of models.
-
-    Called once at start. Two providers of one name stop the start.
-
-    Args:
-        host: The gateway.
-
-    Returns:
-        The providers, each with its models and their limits.
-
-    Example:
-        ::
-
-            @hookimpl
-            def list_providers(self, host):
-                return [EchoProvider(self.settings)]
-    """
-
-
 @hookspec("each", required=True, limit=30.0)
 def reloading(host: Host) -> Callable[[], None] | None:
     """Read again what the plugin's judgement rests on: rules, lists, keys.
@@ -343,6 +295,58 @@ def reloading(host: Host) -> Callable[[], None] | None:
             def reloading(self, host):
                 rules = read_rules(self.settings.rules)  # raises where they are broken
                 return lambda: setattr(self, "rules", rules)
+    """
+
+
+@hookspec("each")
+def describe_providers(host: Host) -> Sequence[ProviderInfo]:
+    """Say which providers the plugin brings, and what each lacks to be asked.
+
+    Called before each `list_providers`, and by ``hookgate config check``, which opens nothing:
+    no lifespan has run then, so use the settings and `host.secrets`, and no network. The agents'
+    models are held against the answers.
+
+    Args:
+        host: The gateway; rely on the core's own services alone.
+
+    Returns:
+        What is known of each provider.
+
+    Example:
+        ::
+
+            @hookimpl
+            @blocking
+            def describe_providers(self, host):
+                if host.secrets.get("echo_key") is None:
+                    places = ", or ".join(host.secrets.how_to_set("echo_key"))
+                    return [ProviderInfo(name="echo", missing="no key for echo", action=places)]
+                return [ProviderInfo(name="echo")]
+    """
+
+
+@hookspec("each", required=True)
+def list_providers(host: Host) -> Sequence[Provider]:
+    """Bring providers of models.
+
+    Called at start, at each reload, and soon after a secret that was asked for has
+    another value, so that rotated keys come into force. What is returned takes the place of what
+    was returned before; calls that run go on with theirs. Return the same provider again where
+    nothing has changed, and close one that is replaced when its last call has ended. Of two
+    providers of one name the earlier plugin's counts.
+
+    Args:
+        host: The gateway.
+
+    Returns:
+        The providers, each with its models and their limits.
+
+    Example:
+        ::
+
+            @hookimpl
+            def list_providers(self, host):
+                return [EchoProvider(self.settings)]
     """
 
 

@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 RESTART_FREE = frozenset(("agents", "bindings", "default_agent"))
 """Sections of the settings that `Runtime.reload` takes over without a restart."""
 
+SECRETS_SECONDS = 4.0
+"""So often it is looked whether a secret has another value."""
+
 LOOK_SECONDS = 1.0
 """So often it is looked whether a soul's file has changed."""
 
@@ -164,8 +167,6 @@ class Runtime:
         await stack.enter_async_context(self.plugins.opened(host))
         stack.push_async_callback(host.stop_tasks)
         await followed_token_book(host)
-        described = await hooks.each(hookspecs.describe_providers, host)
-        host.described.update({info.name: info for infos in described for info in infos})
         self._sanitizer.tell()
         await self._catalogue.fill()
         host.content_read(self.settings)
@@ -180,6 +181,8 @@ class Runtime:
         await check_that_policy_is_asked(host, calls, self._catalogue.snapshot())
         host.spawn(self._pump_metrics(), name="log_metrics")
         await self._follow_souls(self.settings)
+        if not host.for_command:
+            host.spawn(self._follow_secrets(), name="secrets")
 
     async def drain(self, seconds: float | None = None) -> None:
         """Take no new messages; let turns finish, and cancel them after `seconds`.
@@ -339,6 +342,26 @@ class Runtime:
             changed = {"agents": sorted(self.router.agents)}
             result = {"changed": changed, "restart": []}
             self.host.events.publish(Event("reloaded", result, scope="read"))
+
+    async def _follow_secrets(self) -> None:
+        """Put secrets into force that have been rotated, and tell those who watch them."""
+        secrets, standing = self.secrets, self.host.standing("secrets")
+        waiting: dict[str, None] = {}
+        while True:
+            await asyncio.sleep(SECRETS_SECONDS)
+            names, wrong = await asyncio.to_thread(secrets.changed)
+            waiting |= dict.fromkeys(names)
+            if waiting:
+                try:
+                    async with self._reloading:
+                        await self._catalogue.fill_providers()
+                except HookgateError as error:
+                    wrong = f"providers have the keys of before: {error}"
+                else:
+                    self.host.log.info("secrets have changed", names=[*waiting])
+                    secrets.tell(waiting)
+                    waiting = {}
+            standing.bad(wrong)
 
     # -- what runs beside the turns ----------------------------------------------
 

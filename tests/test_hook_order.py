@@ -245,6 +245,7 @@ async def test_a_reload_meets_its_hooks_in_the_order_that_is_written_down(tmp_pa
         witness.seen.clear()
         await gate.reload()
 
-    again = ["reloading", "list_tools", "list_capabilities", "list_cards"]
+    again = ["reloading", "describe_providers", "list_providers"]
+    again += ["list_tools", "list_capabilities", "list_cards"]
     assert witness.seen == again
     assert again == [hook.name for hook in hooks() if hook.name in again]

@@ -20,7 +20,6 @@ from hookgate.builtin_plugins.providers.settings import (
     ProvidersSettings,
 )
 from hookgate.kit.modules import httpx
-from hookgate.settings import read_key_file
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.providers.wire.protocol import Wire
@@ -53,7 +52,7 @@ def find_key(
     variable = key_variable(settings)
     key = environ.get(variable, "").strip() if variable else ""
     if not key and settings.api_key_file is not None:
-        key = read_key_file(settings.api_key_file) or ""
+        key = secrets.read(settings.api_key_file) or ""
     if not key and settings.api_key is not None:
         key = settings.api_key.get_secret_value().strip()
     if not key and variable:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from hookgate import (
     EGRESS,
@@ -27,9 +27,21 @@ from hookgate.builtin_plugins.providers.assembly import (
 )
 from hookgate.builtin_plugins.providers.operations import ProviderOperations
 from hookgate.builtin_plugins.providers.remote import RemoteProvider
-from hookgate.builtin_plugins.providers.settings import ProvidersSettings
+from hookgate.builtin_plugins.providers.settings import ProviderSettings, ProvidersSettings
 from hookgate.hookspecs import blocking, hookimpl
 from hookgate.kit.usage import note_usage
+
+RETIRE_SECONDS = 5.0
+"""How long a provider stays open behind the one that has taken its place: whoever looked for it
+right before may begin to ask it."""
+
+
+class _Made(NamedTuple):
+    """A provider, and what it was made of."""
+
+    settings: ProviderSettings
+    key: str | None
+    provider: RemoteProvider
 
 
 class Plugin:
@@ -41,7 +53,13 @@ class Plugin:
 
     def __init__(self, settings: ProvidersSettings) -> None:
         self.settings = settings
-        self._remote: list[RemoteProvider] = []
+        self._remote: dict[str, _Made] = {}
+        self._replaced: list[RemoteProvider] = []
+
+    def take_settings(self, settings: ProvidersSettings) -> Collection[str]:
+        """Bring other providers from the next listing on, which a reload is; nothing waits."""
+        self.settings = settings
+        return ()
 
     @hookimpl
     @asynccontextmanager
@@ -50,7 +68,7 @@ class Plugin:
         try:
             yield
         finally:
-            for provider in self._remote:
+            for provider in (*(made.provider for made in self._remote.values()), *self._replaced):
                 await provider.close()
             self._remote.clear()
 
@@ -80,9 +98,10 @@ class Plugin:
 
     @hookimpl
     async def list_providers(self, host: Host) -> Sequence[Provider]:
-        """Return the providers, with their keys found."""
+        """Return the providers, with their keys found; one that is as it was is the same one."""
         secrets, egress = host[SECRETS], host.get(EGRESS)
         providers: list[Provider] = []
+        remote: dict[str, _Made] = {}
         for name, (settings, needs_key) in providers_of(self.settings).items():
             key = await asyncio.to_thread(find_key, settings, secrets)
             if key is None and needs_key:
@@ -91,18 +110,29 @@ class Plugin:
                 why = "no plugin provides the key `egress`: enable the plugin that does"
                 host.standing(f"provider {name}").bad(why)
                 continue
-            provider = make_provider(
-                name,
-                settings,
-                key,
-                egress,
-                secrets,
-                partial(note_usage, host, name),
-            )
+            if (there := self._remote.get(name)) and (there.settings, there.key) == (settings, key):
+                remote[name] = there
+                providers.append(there.provider)
+                continue
+            complain = partial(note_usage, host, name)
+            provider = make_provider(name, settings, key, egress, secrets, complain)
             providers.append(provider)
             if isinstance(provider, RemoteProvider):
-                self._remote.append(provider)
+                remote[name] = _Made(settings, key, provider)
+        replaced = [
+            made.provider for name, made in self._remote.items() if remote.get(name) is not made
+        ]
+        self._remote = remote
+        if replaced:
+            self._replaced += replaced
+            host.spawn(self._retire(), name="providers.retire")
         return providers
+
+    async def _retire(self) -> None:
+        """Close what was replaced, once nobody can begin to ask it any more."""
+        await asyncio.sleep(RETIRE_SECONDS)
+        while self._replaced:
+            await self._replaced.pop().retire()
 
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:

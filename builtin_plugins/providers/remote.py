@@ -111,6 +111,7 @@ class RemoteProvider:
         self._missing_key = missing_key
         self._keyless = keyless
         self._now = now
+        self._running, self._retired = 0, False
         self._models = tuple(models)
         self._named = {info.name: info for info in models}
 
@@ -176,6 +177,12 @@ class RemoteProvider:
         """Close the connections."""
         await self._client.aclose()
 
+    async def retire(self) -> None:
+        """Close the connections once the answers that are under way have ended."""
+        self._retired = True
+        if not self._running:
+            await self.close()
+
     def stream(self, turn: Turn, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Ask the model once and yield what it says, as it says it.
 
@@ -193,6 +200,7 @@ class RemoteProvider:
     async def _ask(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         reader, splitter = self._wire.reader(_once(self._complain)), SSESplitter()
         stream: Any = None
+        self._running += 1
         try:
             try:
                 async with asyncio.timeout(self._settings.first_byte_seconds):
@@ -240,8 +248,11 @@ class RemoteProvider:
         except ProviderError as error:
             raise self._masked(error) from error.__cause__
         finally:
+            self._running -= 1
             if stream is not None:
                 await stream.aclose()
+            if self._retired and not self._running:
+                await self.close()
 
     # -- the request -------------------------------------------------------
 

@@ -14,6 +14,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sqlalchemy import Connection
 
     from hookgate.core.domain.messages import Message, Taint
@@ -57,7 +59,37 @@ class Secrets(Protocol):
     """Secrets by name, and the redaction of every one of them."""
 
     def get(self, name: str) -> str | None:
-        """Return the secret called `name`: environment, then key file, then settings."""
+        """Return the secret called `name`: environment, then key file, then settings.
+
+        It may read a file. Its value is followed from then on; see `watch`.
+        """
+
+    def read(self, path: Path) -> str | None:
+        """Return what the key file `path` holds, as `get` does what a name means.
+
+        Raises:
+            ConfigError: It is not safe to use or cannot be read.
+        """
+
+    def watch(self, told: Callable[[str], None]) -> Callable[[], None]:
+        """Call `told` whenever a secret that was asked for has another value, or none any more.
+
+        It gets the secret's name or the file's path, on the event loop, some seconds after the
+        change at most. What is returned undoes it.
+        """
+
+    def add_source(self, place: str, find: Callable[[str], str | None]) -> Callable[[], None]:
+        """Look for secrets in another place as well, before key files and behind the environment.
+
+        Args:
+            place: How to set a secret there, such as ``put it into Vault at secret/hookgate``.
+            find: Returns what is called so there, and None where nothing is. It is asked
+                often and from any thread, so it answers from memory; what it says otherwise
+                from one day to the next is noticed by itself.
+
+        Returns:
+            What undoes it.
+        """
 
     def how_to_set(self, name: str) -> Sequence[str]:
         """Say where `get` looks for a secret, as what to do; the environment stands first."""

@@ -55,6 +55,7 @@ class Catalogue:
             HookError: A required ``list_`` hook failed.
         """
         host, hooks = self._host, self._host.hooks
+        await self.fill_providers()
         if not self._filled_once:
             await self._wire()
             self._filled_once = True
@@ -70,11 +71,27 @@ class Catalogue:
             "cards": len(host.cards),
         }
 
-    async def _wire(self) -> None:
+    async def fill_providers(self) -> None:
+        """Ask the plugins which providers they bring; calls that run go on with theirs.
+
+        Raises:
+            HookError: A plugin could not say it; all are those of before.
+        """
         host, hooks = self._host, self._host.hooks
-        for answer in self._in_order(await hooks.each_by_plugin(hookspecs.list_providers, host)):
+        described = await hooks.each(hookspecs.describe_providers, host)
+        answers = self._in_order(await hooks.each_by_plugin(hookspecs.list_providers, host))
+        # Nothing is awaited from here on, so nobody sees them half.
+        for key in [key for key in self._owners if key[0] == "provider"]:
+            del self._owners[key]
+        host.described.clear()
+        host.described.update({info.name: info for infos in described for info in infos})
+        host.providers.clear()
+        for answer in answers:
             for provider in answer.value or ():
                 self._put(host.providers, "provider", provider.name, provider, answer.plugin)
+
+    async def _wire(self) -> None:
+        host, hooks = self._host, self._host.hooks
         self._take(host.channels, await hooks.each_by_plugin(hookspecs.list_channels, host))
         for brought in self._in_order(await hooks.each_by_plugin(hookspecs.list_operations, host)):
             self.add_operations(brought.plugin, brought.value or ())

@@ -28,7 +28,7 @@ from hookgate.core.settings.key_file import read_key_file
 from hookgate.core.settings.paths import expanded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from hookgate.core.domain.ports import Secrets
     from hookgate.core.settings.schema import Settings
@@ -45,6 +45,9 @@ would garble every log line, and the places that it garbles would give the value
 
 MIN_LINE = 16
 """The shortest line of a value of several lines that is masked by itself."""
+
+MAX_FOLLOWED = 1024
+"""Secrets whose changes are noticed; manifests of others may ask for as many as they like."""
 
 MAX_HELD = 4
 """The longest end of a stream that is held back, in lengths of the longest form of a secret.
@@ -105,6 +108,9 @@ class SecretStore:
         self._lock = threading.Lock()
         self._known: set[str] = set()
         self._forms: _Forms | None = None
+        self._sources: list[tuple[str, Callable[[str], str | None]]] = []
+        self._followed: dict[str | Path, _Followed] = {}
+        self._watchers: list[Callable[[str], None]] = []
         for value in self._configured.values():
             self.register(value)
 
@@ -117,9 +123,9 @@ class SecretStore:
 
         It is looked for in the environment (``openai_api_key`` is the variable
         ``OPENAI_API_KEY``; a dot or dash becomes ``_``), in the file that ``OPENAI_API_KEY_FILE``
-        names, in systemd's ``$CREDENTIALS_DIRECTORY``, in the file ``keys/NAME`` of the home
-        folder, and in ``[secrets]``. Nothing is kept: a key file that was replaced counts from
-        the next call on.
+        names, in systemd's ``$CREDENTIALS_DIRECTORY``, in the places that plugins have added, in
+        the file ``keys/NAME`` of the home folder, and in ``[secrets]``. Nothing is kept: a key
+        file that was replaced counts from the next call on.
 
         Raises:
             ConfigError: The name cannot be a file's, or a file is not safe to use, or one that
@@ -127,17 +133,41 @@ class SecretStore:
         """
         if not _NAME.fullmatch(name):
             raise ConfigError([_bad_name(name)])
+        return self._follow(name, self._find(name))
+
+    def read(self, path: Path) -> str | None:
+        """Return what a key file holds that the settings name; None where it is empty.
+
+        Raises:
+            ConfigError: It is not safe to use or cannot be read.
+        """
+        return self._follow(path, read_key_file(path))
+
+    def _find(self, name: str) -> str | None:
         value = self._of_environment(variable_of(name))
         if not value and (credentials := self._environ.get(CREDENTIALS)):
             value = read_key_file(Path(credentials) / name, missing_ok=True)
+        for _, find in () if value else tuple(self._sources):
+            value = value or find(name)
         if not value:
             value = read_key_file(self._folder / name, missing_ok=True)
-        if not value:
-            value = self._configured.get(name)
-        if not value:
-            return None
-        self.register(value)
-        return value
+        return value or self._configured.get(name)
+
+    def _follow(self, asked: str | Path, value: str | None) -> str | None:
+        if value:
+            self.register(value)
+        if asked not in self._followed and len(self._followed) < MAX_FOLLOWED:
+            paths = [asked] if isinstance(asked, Path) else [*self._files_of(asked)]
+            self._followed[asked] = _Followed(value or None, paths)
+        return value or None
+
+    def _files_of(self, name: str) -> Iterator[Path]:
+        """Yield the files that may hold the secret called `name`."""
+        if named := self._environ.get(f"{variable_of(name)}{FILE}"):
+            yield expanded(named)
+        if credentials := self._environ.get(CREDENTIALS):
+            yield Path(credentials) / name
+        yield self._folder / name
 
     def _of_environment(self, variable: str) -> str | None:
         """Return what `variable` holds, or the file that it names with ``_FILE`` behind it."""
@@ -157,6 +187,59 @@ class SecretStore:
             told = _misnamed(naming, named, problem.found, problem.expected)
             raise ConfigError([told]) from None
 
+    # -- what changes ------------------------------------------------------------
+
+    def add_source(self, place: str, find: Callable[[str], str | None]) -> Callable[[], None]:
+        """Look for secrets in another place as well; return what undoes it. See `Secrets`."""
+        source = (place, find)
+        self._sources.append(source)
+        return lambda: self._sources.remove(source)
+
+    def watch(self, told: Callable[[str], None]) -> Callable[[], None]:
+        """Call `told` with the name of each secret that changes; return what undoes it."""
+        self._watchers.append(told)
+        return lambda: self._watchers.remove(told)
+
+    def changed(self) -> tuple[Sequence[str], str]:
+        """Look again for all that was asked for; it reads files.
+
+        Returns:
+            The names and paths of what has another value than when this was called last, and
+            why something could not be looked for, or "". That stays as it was.
+        """
+        names, wrong = [], ""
+        for asked, followed in tuple(self._followed.items()):
+            stamp: list[Any] = []
+            # Looked at every few seconds: a file is not read again that is as it was.
+            for path in followed.paths:
+                try:
+                    status = os.stat(path)
+                except OSError:
+                    stamp.append(None)
+                else:
+                    stamp += (status.st_ino, status.st_mtime_ns, status.st_mode, status.st_uid)
+            stamp += [find(asked) for _, find in self._sources if isinstance(asked, str)]
+            if stamp == followed.stamp:
+                continue
+            try:
+                value = self._find(asked) if isinstance(asked, str) else read_key_file(asked)
+            except ConfigError as error:
+                wrong = wrong or str(error)
+                continue
+            followed.stamp = stamp
+            if (value or None) != followed.value:
+                followed.value = value or None
+                if value:
+                    self.register(value)
+                names.append(str(asked))
+        return names, wrong
+
+    def tell(self, names: Iterable[str]) -> None:
+        """Tell those who watch that these have changed."""
+        for name in names:
+            for told in tuple(self._watchers):
+                told(name)
+
     def how_to_set(self, name: str) -> tuple[str, ...]:
         """Say where `get` looks for the secret called `name`, as what to do, in its order."""
         try:
@@ -165,6 +248,7 @@ class SecretStore:
             file = str(self._folder / name)
         return (
             f"set {variable_of(name)}",
+            *(place for place, _ in self._sources),
             f"write the key to {file} (mode 0600)",
             f"set `{name}` in [secrets]",
         )
@@ -224,6 +308,21 @@ class SecretStore:
             starts = _starts_of(longest)
             self._forms = _Forms(pattern, starts, tuple(sorted(longest)), len(longest[0]))
             return self._forms
+
+
+@dataclass(slots=True)
+class _Followed:
+    """A secret that was asked for.
+
+    Attributes:
+        value: What it was when it was looked at last.
+        paths: The files that may hold it.
+        stamp: What those files and the sources of plugins were like then.
+    """
+
+    value: str | None
+    paths: Sequence[Path]
+    stamp: Sequence[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

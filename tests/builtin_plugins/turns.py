@@ -15,6 +15,7 @@ from hookgate.core.domain.tools import Tool, ToolCall
 from hookgate.core.domain.turn import Address, Agent, Origin, Principal, SessionKey, Turn, TurnPlan
 from hookgate.core.host import Host, PluginInfo
 from hookgate.core.registry.snapshots import CapabilityIndex, Snapshot
+from hookgate.core.settings.key_file import read_key_file
 from hookgate.core.settings.schema import Settings
 from hookgate.sessions import offer_in_process
 
@@ -35,6 +36,15 @@ class KnownSecrets:
 
     def get(self, name: str) -> str | None:
         return None
+
+    def read(self, path: Path) -> str | None:
+        return read_key_file(path)
+
+    def watch(self, told: Callable[[str], None]) -> Callable[[], None]:
+        return lambda: None
+
+    def add_source(self, place: str, find: Callable[[str], str | None]) -> Callable[[], None]:
+        return lambda: None
 
     def how_to_set(self, name: str) -> Sequence[str]:
         return (f"set {name}",)

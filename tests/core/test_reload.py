@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,9 +10,10 @@ from tests.support.script import Script, Scripted, echo_tool, gateway, say, unti
 from hookgate.core import runtime
 from hookgate.core.domain.descriptors import Card, Rejected
 from hookgate.core.domain.errors import ConfigError, HookError, PluginError
+from hookgate.core.domain.models import ProviderInfo
 from hookgate.core.settings.schema import Section, Settings
 from hookgate.gateway import Gateway
-from hookgate.hookspecs import hookimpl
+from hookgate.hookspecs import blocking, hookimpl
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,6 +118,67 @@ async def test_a_notice_is_shown_until_it_is_withdrawn_and_is_no_fault() -> None
         assert gate.host.status()["degraded"] == {}
         gate.host.standing("cards").note("")
         assert gate.host.status()["notices"] == before
+
+
+class Keyed:
+    """Brings a provider called like its key, and says what it hears of it."""
+
+    name = "keyed"
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.wrong = False
+
+    @hookimpl
+    @asynccontextmanager
+    async def lifespan(self, host: Any) -> AsyncIterator[None]:
+        undo = host.secrets.watch(self.heard.append)
+        yield
+        undo()
+
+    @hookimpl
+    @blocking
+    def describe_providers(self, host: Any) -> Sequence[ProviderInfo]:
+        key = host.secrets.get("model_key")
+        return [ProviderInfo(name=key or "none", missing="" if key else "no key")]
+
+    @hookimpl
+    @blocking
+    def list_providers(self, host: Any) -> Sequence[Any]:
+        if self.wrong:
+            raise OSError("no disk")
+        key = host.secrets.get("model_key")
+        return [Script(say("ok"), name=key)] if key else []
+
+
+async def test_a_rotated_secret_brings_its_providers_without_a_reload_and_whoever_watches_hears(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "SECRETS_SECONDS", 0.01)
+    keyed, path = Keyed(), tmp_path / "keys" / "model_key"
+    path.parent.mkdir(mode=0o700)
+    async with gateway(Scripted(Script(say("ok"))), keyed, home=tmp_path) as gate:
+        host = gate.host
+        assert host.described["none"].missing == "no key"
+        path.write_text("first")
+        path.chmod(0o600)
+        await until(lambda: "first" in host.providers)
+        assert set(host.described) == {"first"}
+        path.write_text("second")
+        await until(lambda: "second" in host.providers)
+        assert "first" not in host.providers
+        assert "script" in host.providers
+        assert keyed.heard == ["model_key", "model_key"]
+
+        keyed.wrong = True
+        path.write_text("third")
+        await until(lambda: "secrets" in host.degraded)
+        assert "no disk" in host.degraded["secrets"]
+        assert "second" in host.providers
+        keyed.wrong = False
+        await until(lambda: "third" in host.providers)
+        await until(lambda: "secrets" not in host.degraded)
+        assert keyed.heard == ["model_key"] * 3
 
 
 class Judging:

@@ -17,6 +17,7 @@ from hookgate.core.settings.key_file import MAX_KEY_FILE, read_key_file
 from hookgate.core.settings.schema import Settings
 from hookgate.core.settings.secret_store import (
     MASK,
+    MAX_FOLLOWED,
     MAX_HELD,
     MIN_MASKED,
     SecretStore,
@@ -137,6 +138,78 @@ def test_a_replaced_key_file_counts_at_once(tmp_path: Path) -> None:
 def test_a_name_that_could_leave_the_folder_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="found a secret called"):
         store(tmp_path).get(name)
+
+
+def test_a_source_of_a_plugin_comes_between_the_environment_and_the_key_files(
+    tmp_path: Path,
+) -> None:
+    key_file(tmp_path, "model_key", "from-home")
+    environ = {"OTHER_KEY": "from-environment"}
+    secrets = store(tmp_path, environ)
+    vault = {"model_key": "from-vault", "other_key": "from-vault"}
+    undo = secrets.add_source("put it into the vault", vault.get)
+    assert secrets.get("model_key") == "from-vault"
+    assert secrets.get("other_key") == "from-environment"
+    assert secrets.redact("from-vault") == MASK
+    assert secrets.how_to_set("model_key")[:2] == ("set MODEL_KEY", "put it into the vault")
+    undo()
+    assert secrets.get("model_key") == "from-home"
+
+
+def test_a_secret_that_changes_is_noticed_once_wherever_it_comes_from(tmp_path: Path) -> None:
+    first = key_file(tmp_path, "of_home", "value-1")
+    named = key_file(tmp_path, "by_path", "value-1")
+    vault: dict[str, str] = {}
+    secrets, heard = store(tmp_path), list[str]()
+    secrets.add_source("put it into the vault", vault.get)
+    undo = secrets.watch(heard.append)
+    for name in ("of_home", "of_vault", "never"):
+        secrets.get(name)
+    secrets.read(named)
+    assert secrets.changed() == ([], "")
+
+    first.write_text("value-2")
+    named.write_text("value-3")
+    vault["of_vault"] = "value-4"
+    # Somebody has read it meanwhile: that is not to be told from nobody having noticed.
+    assert secrets.get("of_home") == "value-2"
+    names, wrong = secrets.changed()
+    assert (sorted(names), wrong) == (sorted(["of_home", "of_vault", str(named)]), "")
+    assert secrets.changed() == ([], "")
+    assert "value" not in secrets.redact("value-2 value-3 value-4")
+    secrets.tell(names)
+    assert heard == names
+    undo()
+    secrets.tell(names)
+    assert heard == names
+
+
+def test_a_secret_that_cannot_be_read_for_a_while_stays_as_it_was_and_is_told(
+    tmp_path: Path,
+) -> None:
+    path = key_file(tmp_path, "model_key", "value-1")
+    secrets = store(tmp_path)
+    secrets.get("model_key")
+    path.chmod(0o644)
+    names, wrong = secrets.changed()
+    assert names == []
+    assert f"chmod 600 {path}" in wrong
+    path.chmod(0o600)
+    assert secrets.changed() == ([], "")
+    path.unlink()
+    assert secrets.changed() == (["model_key"], "")
+
+
+def test_of_very_many_secrets_that_are_asked_for_a_bounded_number_is_followed(
+    tmp_path: Path,
+) -> None:
+    secrets, vault = store(tmp_path), dict[str, str]()
+    secrets.add_source("put it into the vault", vault.get)
+    for number in range(MAX_FOLLOWED + 10):
+        secrets.get(f"name{number}")
+        vault[f"name{number}"] = f"value-{number}"
+    names, _ = secrets.changed()
+    assert len(names) == MAX_FOLLOWED
 
 
 # -- key files -------------------------------------------------------------

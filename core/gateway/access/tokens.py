@@ -15,7 +15,6 @@ from hookgate.core.domain.errors import StartError, StoreError
 from hookgate.core.domain.ports import SWITCHES, Key
 from hookgate.core.domain.turn import Claim, Principal
 from hookgate.core.hooks.tasks import finish
-from hookgate.core.settings.key_file import read_key_file
 from hookgate.core.settings.whole_file import write_whole
 
 if TYPE_CHECKING:
@@ -252,13 +251,12 @@ async def followed_token_book(host: Host) -> TokenBook:
 
 def _read_token(host: Host, name: str, settings: TokenSettings) -> Token:
     if settings.file is not None:
-        value = read_key_file(settings.file.expanduser())
+        value = host.secrets.read(settings.file.expanduser())
         if not value:
             raise StartError(
                 f"gateway.tokens.{name}.file: {settings.file} is empty: expected a token, "
                 "such as `hookgate token new` prints"
             )
-        host.secrets.register(value)
         digest = hashlib.sha256(value.encode()).digest()
     else:
         digest = bytes.fromhex(settings.digest or "")

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import asyncio
 import ssl
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from pydantic import ValidationError
 from tests.builtin_plugins.providers.requests_made import request, user
@@ -11,7 +13,9 @@ from tests.builtin_plugins.turns import make_host, make_turn
 from hookgate.builtin_plugins.egress.service import CheckedEgress
 from hookgate.builtin_plugins.providers.assembly import find_key
 from hookgate.builtin_plugins.providers.demo.provider import DemoProvider
+from hookgate.builtin_plugins.providers.openai import OpenAIWire
 from hookgate.builtin_plugins.providers.plugin import Plugin
+from hookgate.builtin_plugins.providers.remote import RemoteProvider
 from hookgate.builtin_plugins.providers.settings import ProviderSettings, ProvidersSettings
 from hookgate.core.domain.errors import ConfigError, PluginError, ProviderError
 from hookgate.core.domain.models import ModelInfo
@@ -122,6 +126,69 @@ async def test_connections_are_closed_with_the_gateway(host: Host) -> None:
     with pytest.raises(ProviderError, match="client is closed") as caught:
         await anext(aiter(provider.stream(make_turn(), request(user("x")))))
     assert caught.value.kind == "unreachable"
+
+
+async def test_a_provider_is_made_anew_where_its_key_or_section_has_changed_and_else_is_the_same(
+    host: Host, tmp_path: Path
+) -> None:
+    path = key_file(tmp_path, text="first-key")
+    mine = {"kind": "openai", "base_url": "http://127.0.0.1:1/v1", "api_key_file": path}
+    other = {"kind": "openai", "base_url": "http://127.0.0.1:2/v1"}
+    plugin = Plugin(ProvidersSettings.model_validate({"mine": mine, "other": other}))
+
+    async def listed() -> dict[str, Provider]:
+        return {one.name: one for one in await plugin.list_providers(host)}
+
+    async with plugin.lifespan():
+        first = await listed()
+        again = await listed()
+        assert (again["mine"], again["other"]) == (first["mine"], first["other"])
+        path.write_text("second-key")
+        rotated = await listed()
+        assert rotated["mine"] is not first["mine"]
+        assert rotated["other"] is first["other"]
+        changed = ProvidersSettings.model_validate({"other": {**other, "idle_seconds": 5.0}})
+        assert plugin.take_settings(changed) == ()
+        last = await listed()
+        assert set(last) == {"demo", "other"}
+        assert last["other"] is not first["other"]
+
+
+async def test_what_a_provider_was_replaced_by_does_not_cut_an_answer_that_is_under_way() -> None:
+    closed: list[str] = []
+    provider = RemoteProvider(
+        "mine",
+        ProviderSettings(kind="openai"),
+        OpenAIWire("mine", "http://127.0.0.1:1/v1", None, "max_tokens"),
+        SlowClient(closed),
+        models=(),
+        redact=str,
+        complain=print,
+    )
+    asked = asyncio.ensure_future(anext(aiter(provider.stream(make_turn(), request(user("x"))))))
+    await asyncio.sleep(0)
+    await provider.retire()
+    assert closed == []
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    assert closed == ["closed"]
+
+
+class SlowClient(httpx.AsyncClient):
+    """Answers never."""
+
+    def __init__(self, closed: list[str]) -> None:
+        super().__init__()
+        self._told = closed
+
+    async def send(self, *_: Any, **__: Any) -> httpx.Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def aclose(self) -> None:
+        self._told.append("closed")
+        await super().aclose()
 
 
 async def test_an_address_that_cannot_be_granted_stops_the_start(host: Host) -> None:
