@@ -101,10 +101,10 @@ A file holds the key and nothing else. It must belong to the user who runs the g
 0600 or 0400, and its folder must not be writable for others. Otherwise it is refused, with the
 command that mends it.
 
-A secret that is replaced, in a file or in a plugin's place, is in force within ten seconds, without a
-restart and without a reload: the keys of providers, and what is looked for when it is needed. What is
-read once, at the start, says so on its page. While a file cannot be used, what it held before is
-in force, and `status` says why.
+A secret that is replaced, in a file or in a plugin's place, is in force within ten seconds, without
+a restart and without a reload: the keys of providers, and what is looked for when it is needed.
+What is read once, at the start, says so on its page. While a file cannot be used, what it held
+before is in force, and `status` says why.
 
 What Docker, Kubernetes or systemd mount is read as it comes, as any of these files, a token's
 `file`, a provider's `api_key_file` or the `url_file` of `[plugin.storage]`. Whose it is and who may
