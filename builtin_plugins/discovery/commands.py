@@ -79,14 +79,14 @@ def _everything(state: State) -> Scan:
     from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
     from hookgate.builtin_plugins.discovery.sources.collection import read_catalogue
     from hookgate.builtin_plugins.discovery.sources.folders import Scan, roots_of, scan
-    from hookgate.settings import section_of
+    from hookgate.settings import section_of, users_home
 
     with state.placed():
         section = section_of(state.settings, "discovery", DiscoverySettings)
     roots = roots_of(
         state.settings.home,
         environ=state.environ,
-        user_home=Path.home(),
+        user_home=users_home(),
         workspace=Path.cwd(),
         # Files are checked where they are written, whether anybody has accepted them or not.
         accepted=Path.cwd(),

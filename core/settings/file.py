@@ -30,7 +30,7 @@ from hookgate.core.settings.layers import (
     joined,
     normal,
 )
-from hookgate.core.settings.paths import PathBases, expanded, holds_text, whole_paths
+from hookgate.core.settings.paths import PathBases, expanded, holds_text, users_home, whole_paths
 from hookgate.core.settings.words import dotted, problems_of, shown
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class Source:
         data: The values of all sources, as TOML has them.
         places: Where each came from, by dotted key.
         problems: What is wrong with the environment or the command line.
+        unread: Variables that look like ours and that no key is read from.
         home: The user's home folder.
     """
 
@@ -59,7 +60,8 @@ class Source:
     data: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[str, SettingPlace] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
-    home: Path = field(default_factory=Path.home)
+    unread: tuple[str, ...] = ()
+    home: Path = field(default_factory=users_home)
 
     @property
     def file(self) -> str:
@@ -151,7 +153,7 @@ def read_source(
     Raises:
         ConfigError: The file cannot be read, or is no TOML.
     """
-    home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
+    home = Path(environ["HOME"]) if environ.get("HOME") else users_home()
     named = path or (Path(environ["HOOKGATE_CONFIG"]) if environ.get("HOOKGATE_CONFIG") else None)
     folder = Path(environ.get("HOOKGATE_HOME") or home / ".hookgate")
     file = expanded(str(named or folder / "config.toml"), home)
@@ -169,6 +171,7 @@ def read_source(
         data=data,
         places=places,
         problems=tuple(layers.problems),
+        unread=tuple(layers.unread),
         home=home,
     )
 

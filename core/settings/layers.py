@@ -30,7 +30,11 @@ HOME = "home"
 """The key of the home folder."""
 
 # HOOKGATE_CONFIG names the file, HOOKGATE_TOKEN is what the command line shows the gateway.
-_NOT_KEYS = frozenset({"CONFIG", "TOKEN"})
+_NOT_KEYS = frozenset({"CONFIG", "TOKEN", "TOKEN_FILE", "CAPABILITY_DIRS"})
+# What Kubernetes sets for a service that is called `hookgate`, or `hookgate-...`.
+_OF_KUBERNETES = re.compile(
+    r"(?:^|_)(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_\w+)=|PORT=\w+://"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +84,12 @@ class Layers:
 
     Attributes:
         problems: Variables that no key can have.
+        unread: Variables that look like ours and that nothing reads.
     """
 
     def __init__(self, data: dict[str, Any], places: dict[str, SettingPlace]) -> None:
         self.problems: list[Problem] = []
+        self.unread: list[str] = []
         self._data = data
         self._places = places
 
@@ -100,6 +106,8 @@ class Layers:
                 if path is not None:
                     value = _value(path, environ[variable])
                     self._put(path, value, SettingPlace(file=ENVIRONMENT, variable=variable))
+            elif not _OF_KUBERNETES.search(f"{name}={environ[variable]}"):
+                self.unread.append(variable)
 
     def command_line(self, overrides: Mapping[str, Any]) -> None:
         """Put `overrides`, by dotted key, over the values so far."""
@@ -142,6 +150,20 @@ class Layers:
         for name in [name for name in self._places if name.startswith(f"{key}.")]:
             del self._places[name]
         self._places[key] = place
+
+
+def unread_variable(variable: str) -> Problem:
+    """Say that a variable looks like ours, and that nothing reads it."""
+    section, _, key = variable.removeprefix(PREFIX).partition("_")
+    meant = f"{PREFIX}{section}__{key}" if key else f"{PREFIX}SECTION__KEY"
+    known = settings_shape().keys(())
+    return Problem(
+        file=ENVIRONMENT,
+        key=variable,
+        found="a variable that no setting is read from",
+        expected=f"two underscores for each dot, as in {PREFIX}SECTION__KEY",
+        nearest=meant if section.lower() in known else None,
+    )
 
 
 def _is_key(name: str) -> bool:

@@ -65,6 +65,14 @@ class PathBases:
         return str((base / expanded(text, self.user_home)).absolute())
 
 
+def users_home() -> Path:
+    """Return the user's home folder; ``/`` for one that has none, as containers start them."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/")
+
+
 def expanded(text: str, user_home: Path | None = None) -> Path:
     """Return a path whose ``~`` is replaced by `user_home`, or by the process's home folder."""
     if user_home is not None and (text == "~" or text.startswith("~/")):

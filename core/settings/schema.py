@@ -24,7 +24,7 @@ from pydantic import (
 from hookgate.core.domain.descriptors import identity
 from hookgate.core.domain.models import ModelRef
 from hookgate.core.settings.documented import Documented
-from hookgate.core.settings.paths import FROM_HOME, IS_TEXT, PathBases
+from hookgate.core.settings.paths import FROM_HOME, IS_TEXT, PathBases, users_home
 
 if TYPE_CHECKING:
     from hookgate.core.settings.layers import SettingPlace
@@ -321,7 +321,7 @@ class _Places:
 class Settings(Section):
     """All settings of one gateway."""
 
-    home: Path = Field(default_factory=lambda: Path.home() / ".hookgate")
+    home: Path = Field(default_factory=lambda: users_home() / ".hookgate")
     """The folder for the store, keys and runtime files."""
     gateway: GatewaySettings = GatewaySettings()
     agents: Annotated[dict[str, AgentSettings], AfterValidator(_distinct)] = Field(

@@ -25,7 +25,7 @@ import orjson
 
 from hookgate.core.domain.errors import ConfigError, Problem
 from hookgate.core.settings.key_file import read_key_file
-from hookgate.core.settings.paths import expanded
+from hookgate.core.settings.paths import expanded, users_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -242,10 +242,9 @@ class SecretStore:
 
     def how_to_set(self, name: str) -> tuple[str, ...]:
         """Say where `get` looks for the secret called `name`, as what to do, in its order."""
-        try:
-            file = f"~/{(self._folder / name).relative_to(Path.home())}"
-        except ValueError:
-            file = str(self._folder / name)
+        path, home = self._folder / name, users_home()
+        is_own = home != Path("/") and path.is_relative_to(home)
+        file = f"~/{path.relative_to(home)}" if is_own else str(path)
         return (
             f"set {variable_of(name)}",
             *(place for place, _ in self._sources),

@@ -7,6 +7,7 @@ from hookgate.core.settings.key_file import (
 )
 from hookgate.core.settings.paths import (
     expanded as expanded,
+    users_home as users_home,
 )
 from hookgate.core.settings.schema import (
     HomePath as HomePath,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -22,11 +23,13 @@ def test_what_is_set_is_shown_with_its_source_and_without_secrets(hookgate: Comm
     ran = hookgate("config", "show", HOOKGATE_LOG__LEVEL="debug")
     rows = {line.split()[0]: line for line in ran.out.splitlines() if "." in line}
     assert f"{path}:2" in rows["context.history_turns"]
-    assert rows["log.level"].split()[1:] == ['"debug"', "HOOKGATE_LOG__LEVEL"]
+    assert rows["log.level"].split()[1:] == ['"debug"', "environment", "HOOKGATE_LOG__LEVEL"]
     assert "[redacted]" in rows["secrets.model"]
     assert "canary" not in ran.out + hookgate("config", "show", "--json", "--all").out
     assert "context.budget_tokens" not in rows
-    assert "context.budget_tokens" in hookgate("config", "show", "--all").out
+    effective = hookgate("config", "show", "--effective").out
+    (budget,) = (line for line in effective.splitlines() if "context.budget_tokens" in line)
+    assert budget.split()[1:] == ["5000", "default", "-"]
 
 
 def test_settings_of_a_section_are_shown_and_figures_are_no_secrets(hookgate: CommandLine) -> None:
@@ -319,3 +322,48 @@ def test_what_is_lacking_is_not_said_of_settings_that_are_wrong_otherwise(
 ) -> None:
     code, found, _ = checked(hookgate, f"[turn]\nmax_depth = 'x'\n{AGENTS}{JOB}")
     assert (code, list(found)) == (2, ["turn.max_depth"])
+
+
+def test_a_strict_check_takes_notes_for_faults_and_names_variables_that_nothing_reads(
+    hookgate: CommandLine,
+) -> None:
+    hookgate.config("[agents.main]\nmodel = 'demo/demo'\n")
+    kubernetes = {
+        "HOOKGATE_SERVICE_HOST": "10.0.0.1",
+        "HOOKGATE_SERVICE_PORT_HTTP": "7200",
+        "HOOKGATE_PORT": "tcp://10.0.0.1:7200",
+        "HOOKGATE_PORT_7200_TCP_ADDR": "10.0.0.1",
+        "HOOKGATE_DB_SERVICE_HOST": "10.0.0.2",
+    }
+    assert hookgate("config", "check", "--strict", **kubernetes).code == 0
+    mistaken = {"HOOKGATE_GATEWAY_PORT": "7300", "HOOKGATE_PROT": "1"}
+    assert hookgate("config", "check", **mistaken).code == 0
+    ran = hookgate("config", "check", "--strict", "--json", **mistaken)
+    assert ran.code == 2
+    found = {one["key"]: one for one in ran.json["problems"]}
+    assert set(found) == set(mistaken)
+    assert found["HOOKGATE_GATEWAY_PORT"]["nearest"] == "HOOKGATE_GATEWAY__PORT"
+    assert "two underscores" in found["HOOKGATE_PROT"]["expected"]
+
+
+def test_a_strict_check_takes_a_note_for_a_fault(hookgate: CommandLine) -> None:
+    hookgate.config(
+        "[agents.main]\nmodel = 'local/unlisted'\n[plugin.providers.local]\nkind = 'openai'\n"
+        "base_url = 'http://127.0.0.1:1/v1'\nmodels.llama3 = {}\n"
+    )
+    assert hookgate("config", "check").code == 0
+    ran = hookgate("config", "check", "--strict")
+    assert ran.code == 2
+    assert "local/unlisted" in ran.err
+
+
+def test_a_strict_check_names_a_home_that_cannot_be_written(
+    hookgate: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hookgate.config("")
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    assert hookgate("config", "check").code == 0
+    ran = hookgate("config", "check", "--strict")
+    assert ran.code == 2
+    assert "which this user cannot write to" in ran.err
+    assert "HOOKGATE_HOME" in ran.err

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hookgate.core.domain.errors import ConfigError, Problem
 from hookgate.core.settings.file import load_settings
 from hookgate.core.settings.schema import Settings
+from hookgate.core.settings.secret_store import SecretStore
 
 
 def load(
@@ -131,3 +132,16 @@ def test_bytes_that_are_not_utf_8_do_not_stop_the_others(tmp_path: Path) -> None
     raw = os.fsdecode(b"caf\xe9")
     environ = {"HOOKGATE_PLUGIN__X__A": raw, "HOOKGATE_PLUGIN__X__B": "b"}
     assert load(tmp_path, "", environ).plugin["x"] == {"a": "caf\ufffd", "b": "b"}
+
+
+def test_a_user_without_a_home_folder_begins_at_the_root_as_in_a_container(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    assert load_settings(environ={}).home == Path("/.hookgate")
+    assert load_settings(environ={"HOOKGATE_HOME": "/srv/hg"}).home == Path("/srv/hg")
+    store = SecretStore(load_settings(environ={}), {})
+    assert store.how_to_set("model_key")[-2].startswith("write the key to /.hookgate/keys")

@@ -36,6 +36,7 @@ from hookgate.kit.content.files import CONTENT_BYTES, read_text
 from hookgate.kit.content.folders import ContentFolder
 from hookgate.kit.content.problems import ContentError, Problem, shortened
 from hookgate.kit.content.workspaces import SKILLS
+from hookgate.settings import users_home
 
 CATEGORY = "extension"
 
@@ -320,7 +321,7 @@ class Sources(ContentFolder[Collected]):
         self._catalogue = catalogue
         self._disabled = tuple(disabled)
         self._environ = os.environ if environ is None else environ
-        self._user_home = Path.home() if user_home is None else user_home
+        self._user_home = users_home() if user_home is None else user_home
         self._source = source
 
     def roots(

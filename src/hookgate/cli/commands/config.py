@@ -22,7 +22,9 @@ def show(
     section: Annotated[
         str, typer.Argument(help="Only this section, such as `gateway` or `plugin.memory`.")
     ] = "",
-    everything: Annotated[bool, typer.Option("--all", help="Show defaults, too.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", "--effective", help="Show defaults, too.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show the settings in force, and where each comes from. Secrets are masked.
@@ -31,7 +33,7 @@ def show(
     that one would start with here.
 
     Examples:
-        hookgate config show --all
+        hookgate config show --effective
         hookgate config show plugin.memory
         HOOKGATE_GATEWAY__PORT=7300 hookgate --local config show
     """
@@ -75,25 +77,38 @@ def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "key": row["key"],
         "value": "-" if value is None else json.dumps(value, ensure_ascii=False),
-        "from": f"{row['place'] or row['layer']}{' (waits for a restart)' * row['restart']}",
+        "layer": row["layer"],
+        "from": f"{row['place']}{' (waits for a restart)' * row['restart']}",
     }
 
 
 @app.command()
-def check(ctx: typer.Context, as_json: JsonOption = False) -> None:
+def check(
+    ctx: typer.Context,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="For machines: what is a note otherwise is wrong, and so are variables that "
+            "nothing reads and a home that cannot be written.",
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Check the settings, those of plugins too; exit code 2 if anything is wrong.
 
     Checked as well, without asking anybody: whether the agents' models have a provider, and the
     providers a key; the agents' souls; and the listener. Nothing is opened or changed.
 
-    Example:
+    Examples:
         hookgate --config new.toml config check
+        hookgate config check --strict
     """
     from hookgate.cli.commands.doctor import check_settings
     from hookgate.core.domain.errors import ConfigError
 
     state = state_of(ctx)
-    findings = check_settings(state)
+    findings = check_settings(state, strict=strict)
     if findings.problems and not state.json:
         raise ConfigError(list(findings.problems.values()))
     where = state.settings_name

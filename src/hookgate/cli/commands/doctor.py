@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -14,6 +15,8 @@ from hookgate.core.domain.errors import ConfigError, HookgateError, Problem, Sta
 from hookgate.core.domain.events import CUT_SHORT, HookSpan
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hookgate.cli.state import State
     from hookgate.core.domain.turn import Turn
     from hookgate.core.hooks.caller import Hooks
@@ -49,14 +52,20 @@ class FileFindings:
             self.problems.setdefault(problem.key, problem)
 
 
-def check_settings(state: State) -> FileFindings:
+def check_settings(state: State, *, strict: bool = False) -> FileFindings:
     """Return all that is wrong: keys and values, those of plugins, models, keys and listener.
+
+    Args:
+        state: What the command line has been told.
+        strict: Whether a note counts as wrong, a variable that nothing reads, and a home folder
+            that cannot be written.
 
     Raises:
         ConfigError: The settings file cannot be read at all.
         StartError: A plugin cannot be loaded.
     """
     from hookgate.core.settings.file import complete_problems
+    from hookgate.core.settings.layers import unread_variable
 
     findings = FileFindings()
     source, left_out = state.source, set[str]()
@@ -74,11 +83,27 @@ def check_settings(state: State) -> FileFindings:
         findings.add(complete_problems(problems, state.source))
         findings.notes += complete_problems(notes, state.source)
         break
+    if strict:
+        findings.add(findings.notes)
+        findings.add(map(unread_variable, state.source.unread))
+        findings.add(_unwritable(state.source.folder))
+        findings.notes = []
     findings.problems = {
         problem.key: problem
         for problem in complete_problems(findings.problems.values(), state.source)
     }
     return findings
+
+
+def _unwritable(home: Path) -> Iterator[Problem]:
+    """Yield that the home folder can be neither written nor made."""
+    there = next(folder for folder in (home, *home.parents) if folder.exists())
+    if not os.access(there, os.W_OK | os.X_OK):
+        yield Problem(
+            key="home",
+            found=f"{there}, which this user cannot write to",
+            expected="the one folder that a gateway writes to: set HOOKGATE_HOME, or mount one",
+        )
 
 
 def _without(source: Source, problems: Iterable[Problem], left_out: set[str]) -> Source:
