@@ -119,8 +119,8 @@ def rules_of(name: str, given: BudgetSettings | LimitSettings) -> Iterator[Rule]
             )
 
 
-def subjects(turn: Turn, request: ModelRequest) -> Mapping[Scope, str]:
-    """Return whose call this is, by scope.
+def subjects(turn: Turn, request: ModelRequest | None = None) -> Mapping[Scope, str]:
+    """Return whose call this is, by scope; without a request, whose those of the turn are.
 
     A nested turn spends what belongs to the person, session, channel and schedule that the turn
     was started by which a message from outside has started; the agent is its own.
@@ -137,7 +137,7 @@ def subjects(turn: Turn, request: ModelRequest) -> Mapping[Scope, str]:
     }
     if tool := tool_of(turn):
         found["tool"] = tool
-    if plugin := plugin_of(request):
+    if request is not None and (plugin := plugin_of(request)):
         found["plugin"] = plugin
     if root.origin.provenance is Provenance.SCHEDULED:
         found["heartbeat"] = root.origin.path or "scheduled"
@@ -258,6 +258,10 @@ class Ruling:
         switches = host[SWITCHES]
         self._unwatch = switches.watch(SWITCH, self._heard)
         self._heard(await switches.get(SWITCH))
+
+    def now(self) -> datetime:
+        """Return the time by the gateway's clock."""
+        return self._host.clock.now()
 
     def close(self) -> None:
         """Follow it no more."""

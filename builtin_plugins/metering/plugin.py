@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate import (
     BILLS,
+    BUDGETS,
     SIGNALS,
     STORE,
     Ending,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.ledger import Ledger
 
 PART = "metering.ledger"
-BUDGETS = "metering.budgets"
+COUNTERS = "metering.budgets"
 PACKAGE = "hookgate.builtin_plugins.metering"
 MOST_FORGOTTEN = 100
 """So often old counters are deleted at one time, some hundred each."""
@@ -54,7 +55,7 @@ class Plugin:
     """Meters every model call, whoever makes it."""
 
     Settings = MeteringSettings
-    provides = (BILLS,)
+    provides = (BILLS, BUDGETS)
 
     def __init__(self, settings: MeteringSettings) -> None:
         self._settings = settings
@@ -105,7 +106,7 @@ class Plugin:
             host.clock,
             host.get(SIGNALS),
             gateway=gateway,
-            tell=host.standing(BUDGETS).bad,
+            tell=host.standing(COUNTERS).bad,
             lost=lambda rows: _lost(host, rows),
         )
         self._usage_operations.reports = Reports(ledger)
@@ -117,6 +118,7 @@ class Plugin:
         )
         host.instruments.apply("metering", INSTRUMENTS)
         host.provide(BILLS, Bills(host))
+        host.provide(BUDGETS, self._budget_operations)
         await self._ruling.open(host, durable=store.durable)
         await budgets.open()
         self._budget_operations.budgets = budgets

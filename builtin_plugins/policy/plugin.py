@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from hookgate import (
+    BUDGETS,
     Ask,
     Capabilities,
     Decision,
@@ -16,6 +17,7 @@ from hookgate import (
     Host,
     Operation,
     StartError,
+    StoreError,
     ToolCall,
     ToolResult,
     Turn,
@@ -26,11 +28,15 @@ from hookgate import (
 from hookgate.builtin_plugins.policy.bench.operations import Hits, PolicyOperations
 from hookgate.builtin_plugins.policy.desk.opening import opened
 from hookgate.builtin_plugins.policy.judge.engine import Engine, RuleOutcome
-from hookgate.builtin_plugins.policy.judge.facts import History, facts_of
+from hookgate.builtin_plugins.policy.judge.facts import Budgets, History, facts_of
 from hookgate.builtin_plugins.policy.judge.judging import Judge
 from hookgate.builtin_plugins.policy.operations import ApprovalOperations, QuarantineOperations
 from hookgate.builtin_plugins.policy.rules.files import read_rules
-from hookgate.builtin_plugins.policy.rules.linting import nobody_named, past_deadline
+from hookgate.builtin_plugins.policy.rules.linting import (
+    nobody_named,
+    past_deadline,
+    unknown_budgets,
+)
 from hookgate.builtin_plugins.policy.rules.model import Rule
 from hookgate.builtin_plugins.policy.rules.version import policy_version
 from hookgate.builtin_plugins.policy.settings import PolicySettings
@@ -48,6 +54,9 @@ RULES = "policy rules"
 
 APPROVERS = "policy approvers"
 """What `status` calls rules whose approvers are nobody."""
+
+LACKING = "policy budgets"
+"""What `status` calls rules that ask about budgets which there are not."""
 
 WAITS = "policy waits"
 """What `status` calls rules whose questions cannot wait as long as they say."""
@@ -92,6 +101,8 @@ class Plugin:
             raise StartError(f"the rules of policy cannot be used: {_told(reading)}")
         self._judge = self._judging_by(Engine(reading.found))
         self._tell_of_approvers(host)
+        # All plugins have opened by then, and those that hold budgets are among them.
+        host.after_reading(lambda _: self._tell_of_budgets(host))
         async with opened(host, self._settings, self._policy_version) as (desk, quarantine):
             self._desk, self._quarantine = desk, quarantine
             yield
@@ -129,15 +140,34 @@ class Plugin:
         return None if self._quarantine is None else await self._quarantine.withheld(turn)
 
     @hookimpl
-    def before_tool_call(self, turn: Turn, call: ToolCall) -> Verdict:
+    def before_tool_call(
+        self, turn: Turn, call: ToolCall
+    ) -> Verdict | Coroutine[Any, Any, Verdict]:
         """Judge by the operator's lists and rules, then by the profile."""
         self._warn_of_idle_globs()
         if self._quarantine is not None and (why := self._quarantine.why(turn, call)):
             return Verdict.deny(why, rule="quarantine")
+        # Waited for only where a rule asks: most calls are judged at once.
+        if names := self._judge.engine.budgets_of(call):
+            return self._judged_later(turn, call, names)
+        return self._judged(turn, call)
+
+    async def _judged_later(self, turn: Turn, call: ToolCall, names: Collection[str]) -> Verdict:
+        return self._judged(turn, call, await self._left(turn, names))
+
+    async def _left(self, turn: Turn, names: Collection[str]) -> Budgets:
+        """Return what is left of budgets; what cannot be known is left out, and so unknown."""
+        view = None if self._host is None or not names else self._host.get(BUDGETS)
+        try:
+            return {} if view is None else await view.left(turn, names)
+        except StoreError:
+            return {}
+
+    def _judged(self, turn: Turn, call: ToolCall, budgets: Budgets | None = None) -> Verdict:
         clock = None if self._host is None else self._host.clock
         now = 0.0 if clock is None else clock.monotonic()
         at = None if clock is None else clock.now()
-        verdict, ruled = self._judge.judge(turn, call, self._history, now, at)
+        verdict, ruled = self._judge.judge(turn, call, self._history, now, at, budgets)
         if self._judge.engine.rules:
             known = turn.get(KNOWN) or {}
             turn[KNOWN] = {**known, call.id: self._history.added}
@@ -154,7 +184,8 @@ class Plugin:
             return
         if self._judge.engine.rules:
             self._count(host, decision)
-            if decision.allowed and not self._is_late(host, turn, call, decision):
+            budgets = await self._left(turn, self._judge.engine.budgets_of(call))
+            if decision.allowed and not self._is_late(host, turn, call, decision, budgets):
                 self._history.add(host.clock.monotonic(), facts_of(turn, call), call=call.id)
         for outcome in (turn.get(SHADOW) or {}).get(call.id, ()):
             data = {
@@ -184,7 +215,9 @@ class Plugin:
 
     # -- within ------------------------------------------------------------
 
-    def _is_late(self, host: Host, turn: Turn, call: ToolCall, decision: Decision) -> bool:
+    def _is_late(
+        self, host: Host, turn: Turn, call: ToolCall, decision: Decision, budgets: Budgets
+    ) -> bool:
         """Whether calls that were counted since this one was judged make its verdict stricter.
 
         Calls may be judged beside one another: each would be allowed as the last one that may be.
@@ -194,7 +227,9 @@ class Plugin:
             return False
         own = [one.effect for one in decision.verdicts if one.plugin == "policy"]
         clock = host.clock
-        verdict, _ = self._judge.judge(turn, call, self._history, clock.monotonic(), clock.now())
+        verdict, _ = self._judge.judge(
+            turn, call, self._history, clock.monotonic(), clock.now(), budgets
+        )
         if not own or verdict.effect <= max(own):
             return False
         why = (
@@ -226,6 +261,11 @@ class Plugin:
         host.standing(APPROVERS).note(brief([str(one) for one in odd]))
         late = past_deadline(self._judge.engine.rules, host.settings.turn.deadline_seconds)
         host.standing(WAITS).note(brief([str(one) for one in late]))
+
+    def _tell_of_budgets(self, host: Host) -> None:
+        view = host.get(BUDGETS)
+        lacking = unknown_budgets(self._judge.engine.rules, None if view is None else view.names())
+        host.standing(LACKING).note(brief([str(one) for one in lacking]))
 
     def _judging_by(self, engine: Engine) -> Judge:
         def recheck(turn: Turn, call: ToolCall) -> str:

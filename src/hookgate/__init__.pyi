@@ -159,6 +159,8 @@ from hookgate.core.domain.ports import (
 from hookgate.ports import STORE as STORE, Store as Store
 from hookgate.core.domain.ports import SIGNALS as SIGNALS, Signals as Signals
 from hookgate.ports import (
+    BUDGETS as BUDGETS,
+    BudgetView as BudgetView,
     EGRESS as EGRESS,
     EMBEDDER as EMBEDDER,
     Egress as Egress,

@@ -7,7 +7,7 @@ party publishes the keys of its own services in its own package.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     from sqlalchemy import Connection, MetaData, Table
+
+    from hookgate.core.domain.turn import Turn
 
 
 T = TypeVar("T")
@@ -494,6 +496,30 @@ class Egress(Protocol):
         """
 
 
+class BudgetView(Protocol):
+    """What is left of the budgets that model calls are held to."""
+
+    def names(self) -> Collection[str]:
+        """Return the names of the budgets and limits that hold now."""
+
+    async def left(self, turn: Turn, names: Collection[str]) -> Mapping[str, Mapping[str, float]]:
+        """Return what is left of some budgets for a turn, over all gateways on the store.
+
+        Args:
+            turn: Whose calls count.
+            names: Budgets and limits.
+
+        Returns:
+            Of each that counts the turn's calls: `left`, the share that is left, 0 to 1, of the
+            unit that has the least; and how much is left of each unit that it limits: `usd`,
+            `tokens`, `requests`, `parallel`. What calls hold that run now is not left.
+
+        Raises:
+            StoreError: It cannot be known.
+        """
+
+
+BUDGETS: Key[BudgetView] = Key("budgets")
 ACCEPTANCES: Key[Acceptances] = Key("acceptances")
 OUTCOME_WINDOWS: Key[OutcomeWindows] = Key("outcome windows")
 QUESTIONS: Key[Questions] = Key("questions")

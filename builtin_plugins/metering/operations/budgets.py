@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args
@@ -15,6 +15,7 @@ from hookgate import (
     NotAllowedError,
     OperationModel,
     SessionKey,
+    Turn,
     TurnError,
     key_text,
     operation,
@@ -27,6 +28,7 @@ from hookgate.builtin_plugins.metering.limits import (
     Set,
     amount_text,
     counts_in,
+    subjects,
     until,
     window_id,
 )
@@ -191,7 +193,10 @@ class _Wanted(NamedTuple):
 
 
 class BudgetOperations:
-    """Budgets and limits of model calls: show, explain, set, raise them."""
+    """Budgets and limits of model calls: show, explain, set, raise them.
+
+    It is the `BUDGETS` of other plugins, too.
+    """
 
     def __init__(self, ruling: Ruling) -> None:
         self._ruling = ruling
@@ -230,6 +235,24 @@ class BudgetOperations:
             budgets=[self._row(rule, standings, now, wanted) for rule in rules],
             paused=dict(self._ruling.set.paused),
         )
+
+    def names(self) -> Collection[str]:
+        """Return the names of all that holds now."""
+        return {rule.name for rule in self._ruling.rules}
+
+    async def left(self, turn: Turn, names: Collection[str]) -> Mapping[str, Mapping[str, float]]:
+        """Return what is left of some for a turn, as `hookgate.ports.BudgetView` says."""
+        counted = self._ruling.counters(subjects(turn), self._ruling.now(), turn.root.id)
+        pairs = [(rule, key) for rule, key in counted if rule.name in names]
+        standings = await self._open.standing([key for _, key in pairs]) if pairs else {}
+        found: dict[str, dict[str, float]] = {}
+        for rule, key in pairs:
+            used, limit = self._used(rule, key, standings[key])
+            left = max(limit - used - standings[key].held, 0)
+            units = found.setdefault(rule.name, {"left": 1.0})
+            units["left"] = min(units["left"], left / limit if limit else 0.0)
+            units[rule.unit] = left / PICO if rule.unit == "usd" else left
+        return found
 
     def _allowed(self, invocation: Invocation) -> None:
         if not invocation.principal.sees_all:

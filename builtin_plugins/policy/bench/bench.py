@@ -133,10 +133,12 @@ class Bench:
             if number:
                 facts = replace(facts, arguments=arguments, said=None)
             turn, call = imagined(facts)
-            verdict, ruled = self._judge.judge(turn, call, history, now, facts.at)
+            verdict, ruled = self._judge.judge(turn, call, history, now, facts.at, facts.budgets)
             if every:
                 wall = self._judge.on_the_wall(facts.at)
-                ruled = self.engine.judge(facts_of(turn, call, wall), history, now, every=True)
+                ruled = self.engine.judge(
+                    facts_of(turn, call, wall, facts.budgets), history, now, every=True
+                )
             judgements.append(ruled)
             if verdict.arguments is not None and verdict.arguments != arguments:
                 arguments = verdict.arguments

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, PlainValidator
 
@@ -42,6 +42,8 @@ from hookgate.kit.content.documents import (
 )
 
 MAX_CASES = 2000
+
+BudgetUnit: TypeAlias = Literal["left", "usd", "tokens", "requests", "parallel"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,12 +292,18 @@ class CaseText(DocumentModel):
     call: Call
     turn: TurnText = Circumstances()
     now: datetime | None = None
+    budgets: Mapping[WordText, Mapping[BudgetUnit, Annotated[float, Field(ge=0)]]] = Field(
+        default_factory=dict
+    )
     before: tuple[Earlier, ...] = ()
     expect: Expectation | RuleEffect
 
     def case(self, tools: Mapping[str, Declared]) -> Case:
         """Return the case, of a file that declares these tools."""
         turn = self.turn.of(Facts(tool="", session="a:b:c:d", turn="turn", at=self.now))
+        turn = replace(
+            turn, budgets={one: dict(left.items()) for one, left in self.budgets.items()}
+        )
         before = tuple(
             one.happened(turn, tools, number, len(self.before))
             for number, one in enumerate(self.before)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from hookgate import (
+    BUDGETS,
     EffectName,
     Event,
     Invocation,
@@ -426,7 +427,10 @@ class PolicyOperations:
         work = {"rules": params.rules, "cases": cases, "beside": beside, "tools": tools}
         self._apart = self._apart or Apart()
         deadline = invocation.host.settings.turn.deadline_seconds
-        return await self._apart.do({**work, "settings": self._settings, "deadline": deadline})
+        view = invocation.host.get(BUDGETS)
+        budgets = None if view is None else frozenset(view.names())
+        told = {"settings": self._settings, "deadline": deadline, "budgets": budgets}
+        return await self._apart.do({**work, **told})
 
     @operation("policy.replay", streams=True)
     async def replay(self, invocation: Invocation, params: ReplayParams) -> DecisionsReplayed:

@@ -467,13 +467,15 @@ class _Doubts:
         if one.blind:
             return "circumstances were masked, because they held a secret"
         facts = one.facts
-        if not facts.redacted:
+        if not (facts.redacted or self._bench.engine.budgets):
             return ""
-        names = tuple(
-            rule.name
+        looking = [
+            rule
             for rule in self._bench.engine.rules_of(facts)
-            if rule.name in self._by_name and _looks_at(rule, facts.redacted)
-        )
+            if rule.name in self._by_name
+            and (rule.budgets or (facts.redacted and _looks_at(rule, facts.redacted)))
+        ]
+        names = tuple(rule.name for rule in looking)
         names = tuple(name for name in names if self._effects(name, facts, history, one.at))
         if not names:
             return ""
@@ -485,7 +487,14 @@ class _Doubts:
             or sure.rewritten
             or self._could_change(names, name, sure, facts, history, one.at)
         ]
-        return f"masked arguments, at which a rule looks: {', '.join(open_ones)}" * bool(open_ones)
+        if not open_ones:
+            return ""
+        what = (
+            "what was left of a budget"
+            if any(rule.budgets for rule in looking if rule.name in open_ones)
+            else "masked arguments"
+        )
+        return f"{what}, at which a rule looks: {', '.join(open_ones)}"
 
     def _effects(self, name: str, facts: Facts, history: History, now: float) -> set[str]:
         """Return what a rule may come to, whatever stands behind the masks."""
@@ -526,9 +535,7 @@ class _Doubts:
 
 
 def _looks_at(rule: Rule, redacted: Sequence[str]) -> bool:
-    conditions = [rule.when] if rule.when else []
-    conditions += rule.rewrite.set.values() if rule.rewrite else ()
-    return any(_sees(condition, redacted) for condition in conditions)
+    return any(_sees(condition, redacted) for condition in rule.conditions)
 
 
 def _sees(condition: Condition, redacted: Sequence[str]) -> bool:

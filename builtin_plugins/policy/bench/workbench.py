@@ -20,7 +20,12 @@ from hookgate.builtin_plugins.policy.bench.replaying import (
     unreadable,
 )
 from hookgate.builtin_plugins.policy.rules.files import named_once, read_text_of_rules
-from hookgate.builtin_plugins.policy.rules.linting import lint, lint_tools, past_deadline
+from hookgate.builtin_plugins.policy.rules.linting import (
+    lint,
+    lint_tools,
+    past_deadline,
+    unknown_budgets,
+)
 from hookgate.builtin_plugins.policy.rules.model import Rule
 from hookgate.kit.content.documents import Reading
 from hookgate.kit.content.problems import Problem
@@ -134,7 +139,8 @@ def _tried(work: Mapping[str, Any]) -> dict[str, Any]:
     settings = work["settings"]
     rules = _rules(work["rules"], RULES_FILE)
     late = past_deadline(rules.found, work["deadline"])
-    problems = [*rules.problems, *late]
+    beyond = unknown_budgets(rules.found, work["budgets"])
+    problems = [*rules.problems, *late, *beyond]
     if not rules.failed:
         problems += [*lint(rules.found, settings), *lint_tools(rules.found, work["tools"])]
     cases: tuple[Case, ...] = ()

@@ -103,6 +103,20 @@ def tools(state: State, name: str = "*", *, schemas: bool = False) -> list[Known
     return [known_tool(row, _schema(state, row["name"]) if schemas else None) for row in rows]
 
 
+def budgets(state: State) -> frozenset[str] | None:
+    """Return the budgets and limits of the gateway, or of one in this process; None: no plugin has.
+
+    Raises:
+        HookgateError: No gateway can be asked.
+    """
+    known = {
+        row["name"] for row in state.ask("operations.list", {"name": "budgets.show"})["operations"]
+    }
+    if not known:
+        return None
+    return frozenset(row["name"] for row in state.ask("budgets.show", {"limit": 1})["budgets"])
+
+
 def _schema(state: State, name: str) -> dict[str, Any] | None:
     """Return a tool's schema; None where the gateway does not tell it."""
     try:

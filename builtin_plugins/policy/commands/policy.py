@@ -15,6 +15,7 @@ import typer
 from hookgate import HookgateError, counted
 from hookgate.builtin_plugins.policy.commands.explain import explain
 from hookgate.builtin_plugins.policy.commands.files import (
+    budgets,
     cases,
     paths_of,
     rules,
@@ -70,21 +71,28 @@ def check(
 ) -> None:
     """Check rules: what cannot be read, what never counts, what contradicts another rule.
 
-    Exit code 1 if the gateway would not start with them, or a question would outlast its turn;
-    0 with warnings alone.
+    Exit code 1 if the gateway would not start with them, a question would outlast its turn, or a
+    condition asks about a budget that there is not; 0 with warnings alone.
 
     Example:
         hookgate policy check rules --strict
     """
     from hookgate.builtin_plugins.policy.bench.cases import rule_paths
     from hookgate.builtin_plugins.policy.rules.files import read_rules
-    from hookgate.builtin_plugins.policy.rules.linting import lint, lint_tools, past_deadline
+    from hookgate.builtin_plugins.policy.rules.linting import (
+        lint,
+        lint_tools,
+        past_deadline,
+        unknown_budgets,
+    )
 
     state = state_of(ctx)
     reading = read_rules(rule_paths(paths_of(state, paths)))
     problems, skipped, wrong = list(reading.problems), "", reading.failed
     if not reading.failed:
         beyond = past_deadline(reading.found, state.settings.turn.deadline_seconds)
+        if any(rule.budgets for rule in reading.found):
+            beyond += unknown_budgets(reading.found, budgets(state))
         problems, wrong = [*problems, *beyond], bool(beyond)
         problems += lint(reading.found, settings_of(state))
         if with_tools:

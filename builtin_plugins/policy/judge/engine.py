@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from hookgate import Flags
+from hookgate import Flags, ToolCall
 from hookgate.builtin_plugins.policy.judge.earlier import Kind, same_scope
 from hookgate.builtin_plugins.policy.judge.facts import Facts, History
 from hookgate.builtin_plugins.policy.rules.conditions import Condition, ConditionError, Variables
@@ -99,11 +99,13 @@ class Engine:
     Attributes:
         rules: The rules.
         version: SHA-256 (hex) of what they say.
+        budgets: Whether any asks about a budget.
     """
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.rules = tuple(rules)
         self.version = hashlib.sha256(canonical([said(rule) for rule in rules])).hexdigest()
+        self.budgets = any(rule.budgets for rule in rules)
         self._ready = tuple(_ready(rule) for rule in rules)
         self._memo: dict[tuple[Any, ...], tuple[_Group, ...]] = {}
         self._plans: dict[tuple[Any, ...], _Plan] = {}
@@ -136,6 +138,15 @@ class Engine:
     ) -> bool:
         """Whether any rule can apply to this tool, whatever the circumstances."""
         return bool(self._groups(tool, plugin, sandbox, flags, owner))
+
+    def budgets_of(self, call: ToolCall) -> frozenset[str]:
+        """Return the budgets that rules about a tool ask about."""
+        if not self.budgets:
+            return frozenset()
+        tool = call.tool
+        groups = self._groups(tool.name, tool.plugin, tool.sandbox, call.flags, tool.owner)
+        rules = (able.ready.rule for group in groups for able in group.rules)
+        return frozenset[str]().union(*(rule.budgets for rule in rules))
 
     def rules_of(self, facts: Facts) -> tuple[Rule, ...]:
         """Return the rules that can apply to this tool, whatever the circumstances."""

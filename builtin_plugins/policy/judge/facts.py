@@ -11,12 +11,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from hookgate import FLAG_NAMES, ClientCallFlags, Flags, ToolCall, Turn
 
 KEPT = 10_000
 """Calls that are remembered for rules about windows; the oldest one goes first."""
+
+Budgets: TypeAlias = Mapping[str, Mapping[str, float]]
+"""What is left of budgets, by name."""
 
 LONGEST = 86_400.0
 """Seconds that a window may reach back at most."""
@@ -49,6 +52,7 @@ class Facts:
         at: When it is judged, by the clock on the wall of the settings' zone; None where that is
             not known.
         said: What plugins know of this very call of a client's.
+        budgets: What is left of each budget that rules ask about, as `BUDGETS` tells it.
     """
 
     tool: str
@@ -71,6 +75,7 @@ class Facts:
     redacted: tuple[str, ...] = ()
     at: datetime | None = None
     said: ClientCallFlags | None = None
+    budgets: Budgets = field(default_factory=dict)
 
     def for_conditions(self) -> dict[str, Any]:
         """Return the variables of conditions.
@@ -101,6 +106,7 @@ class Facts:
                 "index": self.index,
             },
             "now": {} if self.at is None else _wall(self.at),
+            "budget": {name: dict(left) for name, left in self.budgets.items()},
         }
 
 
@@ -120,8 +126,10 @@ def _declared(flags: Flags) -> tuple[tuple[str, bool], ...]:
     return tuple((name, value) for name, value in values if value is not None)
 
 
-def facts_of(turn: Turn, call: ToolCall, at: datetime | None = None) -> Facts:
-    """Return the facts of a call that is to run at a time on the wall."""
+def facts_of(
+    turn: Turn, call: ToolCall, at: datetime | None = None, budgets: Budgets | None = None
+) -> Facts:
+    """Return the facts of a call that is to run at a time on the wall, with what is left then."""
     return Facts(
         tool=call.name,
         arguments=call.arguments,
@@ -142,6 +150,7 @@ def facts_of(turn: Turn, call: ToolCall, at: datetime | None = None) -> Facts:
         index=call.index,
         at=at,
         said=call.said,
+        budgets=budgets or {},
     )
 
 

@@ -22,7 +22,7 @@ from hookgate import (
     Verdict,
 )
 from hookgate.builtin_plugins.policy.judge.engine import STRICTNESS, Engine, Judgement, RuleOutcome
-from hookgate.builtin_plugins.policy.judge.facts import History, facts_of
+from hookgate.builtin_plugins.policy.judge.facts import Budgets, History, facts_of
 from hookgate.builtin_plugins.policy.rules.profiles import Circumstances, ProfileRule, judge
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ class Judge:
         history: History | None = None,
         now: float = 0.0,
         at: datetime | None = None,
+        budgets: Budgets | None = None,
     ) -> tuple[Verdict, Judgement]:
         """Return the verdict on `call`, and what the rules said.
 
@@ -96,11 +97,12 @@ class Judge:
             history: The calls that were allowed before.
             now: The time of the history's clock, in seconds.
             at: The time; one without a zone is what the clock on the wall shows.
+            budgets: What is left of those that the rules ask about.
         """
         tool = call.tool
         if not self.engine.concerns(tool.name, tool.plugin, tool.sandbox, call.flags, tool.owner):
             return self._verdict(turn, call, _NOTHING, turn.taint), _NOTHING
-        facts = facts_of(turn, call, self.on_the_wall(at))
+        facts = facts_of(turn, call, self.on_the_wall(at), budgets)
         ruled = self.engine.judge(facts, history or History(), now)
         return self._verdict(turn, call, ruled, facts.taint), ruled
 

@@ -7,6 +7,7 @@ true nor false, and a rule says what follows from it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,17 @@ if TYPE_CHECKING:
 
 MAX_CHARS = 2000
 """The longest condition."""
+
+
+VARIABLES = ("args", "tool", "turn", "now", "budget")
+"""What a condition may speak of."""
+
+TEXT = r"""[rRbB]{0,2}(?:\'{3}.*?\'{3}|\"{3}.*?\"{3}|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")"""
+"""A text in CEL, for `re.DOTALL`."""
+
+_BUDGET = re.compile(
+    TEXT + r"""|(?<![.\w])budget\s*\(\s*(?P<name>"[^"\\]*"|'[^'\\]*')\s*\)""", re.DOTALL
+)
 
 
 class ConditionError(ValueError):
@@ -38,7 +50,7 @@ def _environment() -> cel.Env:
     """
     from cel_expr_python import cel
 
-    return cel.NewEnv(variables=dict.fromkeys(("args", "tool", "turn", "now"), cel.Type.DYN))
+    return cel.NewEnv(variables=dict.fromkeys(VARIABLES, cel.Type.DYN))
 
 
 class Variables:
@@ -79,9 +91,10 @@ class Condition:
 
     Attributes:
         text: The condition.
+        budgets: The names of the budgets that it asks about.
     """
 
-    __slots__ = ("_expression", "text")
+    __slots__ = ("_expression", "budgets", "text")
 
     def __init__(self, text: str, *, limit: int | None = MAX_CHARS) -> None:
         """Compile `text`, of at most `limit` characters.
@@ -92,10 +105,25 @@ class Condition:
         self.text = text
         if limit is not None and len(text) > limit:
             raise ConditionError(f"{len(text)} characters: expected at most {limit}")
+        named: set[str] = set()
+
+        def looked_up(found: re.Match[str]) -> str:
+            name = found["name"]
+            if name is None:
+                return found[0]
+            named.add(name[1:-1])
+            return f"budget[{name}]"
+
+        # A budget is looked up by its name, so that what is asked about is known beforehand.
+        compiled = _BUDGET.sub(looked_up, text)
+        self.budgets = frozenset(named)
         try:
-            self._expression = _environment().compile(text)
+            self._expression = _environment().compile(compiled)
         except RuntimeError as error:
-            raise ConditionError(_told(str(error))) from None
+            told = _told(str(error))
+            if "reference to 'budget'" in told:
+                told = "`budget(...)` takes the name of one budget in quotes, as in budget('daily')"
+            raise ConditionError(told) from None
 
     def __reduce__(self) -> tuple[type[Condition], tuple[str]]:
         """Say how it is made anew: another process compiles it again."""

@@ -7,14 +7,14 @@ conditions are the same where their texts are. A rule that is not reported may b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hookgate import Flags
 from hookgate.builtin_plugins.policy.judge.engine import STRICTNESS
 from hookgate.builtin_plugins.policy.judge.facts import KEPT, Facts
-from hookgate.builtin_plugins.policy.rules.conditions import Condition, Variables
+from hookgate.builtin_plugins.policy.rules.conditions import TEXT, VARIABLES, Condition, Variables
 from hookgate.builtin_plugins.policy.rules.model import (
     PROVEN,
     After,
@@ -35,12 +35,10 @@ _OWNERS = ("loopback", "embedded", "cli")
 """Ids of the owner, as the ways in name it that need no token."""
 _ALL: frozenset[bool | None] = frozenset((True, False, None))
 _WILD = re.compile(r"[*?\[]")
-_TEXT = re.compile(
-    r"""[rRbB]{0,2}('''.*?'''|\"\"\".*?\"\"\"|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")""", re.S
-)
+_TEXT = re.compile(TEXT, re.DOTALL)
 _ARGUMENT = re.compile(r"(?<![\w.])args\s*\.\s*([A-Za-z_]\w*)(?!\w|\s*\()")
 _ARGUMENTS = re.compile(r"(?<![\w.])args\b")
-_VARIABLE = re.compile(r"\b(args|tool|turn|now)\b")
+_VARIABLE = re.compile(rf"\b({'|'.join(VARIABLES)})\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +111,29 @@ def nobody_named(rules: Sequence[Rule], approvals: ApprovalSettings) -> list[Pro
         for rule in rules
         for name in rule.approvers
         if name not in known and ":" not in name and not _WILD.search(name)
+    ]
+
+
+def unknown_budgets(rules: Sequence[Rule], names: Collection[str] | None) -> list[Problem]:
+    """Return what is wrong with rules that ask about budgets which there are not.
+
+    Args:
+        rules: The rules.
+        names: The budgets and limits that there are; None where nobody tells of any.
+    """
+    if names is None:
+        there, do = (
+            "no plugin tells of budgets",
+            "no such condition, or a plugin such as `metering`",
+        )
+    else:
+        there = f"there is {', '.join(sorted(names)) or 'none'}"
+        do = "one of these, or one in [plugin.metering.budgets]"
+    return [
+        replace(_odd(rule, f"budget({name!r}), which is no budget: {there}", do), severity="error")
+        for rule in rules
+        for name in sorted(rule.budgets)
+        if name not in (names or ())
     ]
 
 
@@ -324,7 +345,7 @@ def _never(rule: Rule) -> tuple[str, str] | None:
         return "`tainted: false` beside `taint`, which never hold together", "one of the two"
     text = rule.when.text if rule.when else ""
     if rule.when and not _VARIABLE.search(text):
-        held = rule.when.holds(Variables(lambda: {"args": {}, "tool": {}, "turn": {}, "now": {}}))
+        held = rule.when.holds(Variables(lambda: {name: {} for name in VARIABLES}))
         if held is False:
             return f"the condition {text!r}, which never holds", "one that may hold"
     if rule.after is not None and (why := _never_before(rule.match, rule.after)):

@@ -367,6 +367,17 @@ class Rule:
         return self.unknown or "ask"
 
     @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """Its condition, and those that make the values of a rewrite."""
+        made = () if self.rewrite is None else tuple(self.rewrite.set.values())
+        return made if self.when is None else (self.when, *made)
+
+    @property
+    def budgets(self) -> frozenset[str]:
+        """The budgets that it asks about."""
+        return frozenset[str]().union(*(one.budgets for one in self.conditions))
+
+    @property
     def tightens(self) -> bool:
         """Whether it keeps calls from running without a person."""
         return self.effect in ("ask", "deny")
