@@ -117,7 +117,7 @@ OPERATIONS: dict[str, Called] = {
     "wasm.verify": EVERYBODYS,
 }
 PAGES = {
-    *("/health", "/ready", "/metrics", "/ws", "/v1/operations/{name}", "/v1/session"),
+    *("/", "/health", "/ready", "/metrics", "/ws", "/v1/operations/{name}", "/v1/session"),
     *("/webhook/{channel}", "/ui", "/ui/", "/ui/{digest}/{file}"),
 }
 """Routes that no operation declares. `/ws` and operations by name are walked as operations."""

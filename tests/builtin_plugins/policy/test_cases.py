@@ -117,7 +117,7 @@ def test_a_call_lies_as_far_back_as_it_says(ago: int, effect: str) -> None:
         ("cases: []\ncase: []", "did you mean `cases`?"),
         (case(expect="block"), "one of `allow`, `rewrite`, `ask`, `deny`"),
         (case(expect={"efect": "deny"}), "did you mean `effect`?"),
-        (case(profile="lax"), "expected one of `open`, `balanced`, `strict`"),
+        (case(profile="lax"), "expected one of `open`, `balanced`, `guarded`, `strict`"),
         (case(call={"tool": "a b"}), "`cases[0].call.tool`: found in case 'c'"),
         (case(call={"tool": "a", "flags": {"sends": True}}), "a key that is not known"),
         (case(call={"tool": "a", "flags": {"others": "maybe"}}), "true, false or unknown"),

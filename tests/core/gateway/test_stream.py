@@ -86,10 +86,8 @@ async def close_code(client: socket.socket) -> int:
 
 def send_little(served: Served) -> None:
     """Make the gateway's kernel hold little for its clients."""
-    site = served.listener._site
-    server = site._server
-    assert server is not None
-    for listening in server.sockets:  # type: ignore[attr-defined] - asyncio's own has them
+    assert served.listener._sockets
+    for listening in served.listener._sockets:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
 
 
