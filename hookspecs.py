@@ -445,7 +445,7 @@ def list_cards(host: Host) -> Sequence[Card]:
 
 
 @hookspec("first", required=True)
-def authenticate(credential: Credential, request: web.Request) -> Principal | None:
+def authenticate(credential: Credential, request: web.Request) -> Principal | Refusal | None:
     """Say who comes with a credential: an API key, a session's cookie, a signed token.
 
     Called for each HTTP request, and each WebSocket once, that presents a credential which no
@@ -457,7 +457,8 @@ def authenticate(credential: Credential, request: web.Request) -> Principal | No
         request: The request that brought it; of a socket, the upgrade.
 
     Returns:
-        The `Principal`, or None where this plugin does not know the credential.
+        The `Principal`; None where this plugin does not know the credential; a `Refusal` where it
+        does, and it lets nobody in: its text is told, with 401, and nobody else is asked.
 
     Example:
         ::

@@ -5,6 +5,7 @@ from __future__ import annotations
 BUILTIN = (
     "control",
     "storage",
+    "keys",
     "egress",
     "embedding",
     "providers",

@@ -25,10 +25,12 @@ from hookgate.builtin_plugins.metering.budgets.windows import MOST, Hold, Record
 from hookgate.builtin_plugins.metering.calls import LOST, Call, billed, charged
 from hookgate.builtin_plugins.metering.instruments import BUDGET, CALL, REFUSED, call_fields
 from hookgate.builtin_plugins.metering.limits import (
+    OWN,
     Guard,
     Rule,
     Ruling,
     amount_text,
+    own_rules,
     subjects,
     until,
 )
@@ -112,10 +114,24 @@ class Gate:
                 action="see `hookgate status`; the ledger is written as soon as its store works",
             )
         root = turn.root
+        if self._own(turn) is None:
+            return Refusal(
+                code="budget_unavailable",
+                message=f"what the key {root.principal.key!r} may use cannot be read",
+                action="its claims are no budgets and limits: see the log of the gateway",
+            )
         session = str(root.session)
         if why := self.guard.strange(session, root.id, now):
             await self._pause(session, why)
         return self.ruling.paused(session)
+
+    def _own(self, turn: Turn) -> Sequence[Rule] | None:
+        """Return what the key that has started a turn is limited to; None where nobody can say."""
+        try:
+            return own_rules(turn.root.principal)
+        except (TypeError, ValueError) as error:
+            self.host.log.error("the limits of a key cannot be read", error=str(error))
+            return None
 
     async def _pause(self, session: str, why: str) -> None:
         """Let a session ask no model any more, at any gateway on the store."""
@@ -188,10 +204,11 @@ class Gate:
         self, turn: Turn, request: ModelRequest, tariff: Tariff, now: datetime
     ) -> Iterator[tuple[Rule, Want]]:
         """Yield each rule that the call falls under, and what it needs of it."""
-        if not self.ruling.rules:
+        own = self._own(turn) or ()
+        if not (self.ruling.rules or own):
             return
         amounts: dict[Unit, int] = {"requests": 1, "parallel": 1}
-        for rule, key in self.ruling.counters(subjects(turn, request), now, turn.root.id):
+        for rule, key in self.ruling.counters(subjects(turn, request), now, turn.root.id, own):
             if rule.unit not in amounts:
                 bound, most, plain = self._sizing.of(request)
                 amounts["tokens"] = bound + most
@@ -211,7 +228,9 @@ class Gate:
             return Refusal(
                 code="rate_limited",
                 message=f"rate limit exceeded ({found})",
-                action=f"send it again later: the limit `{rule.name}` is for one "
+                action="send it again later: it is the limit of the key"
+                if rule.name == OWN
+                else f"send it again later: the limit `{rule.name}` is for one "
                 f"{rule.scope} at a time",
                 retry_after=until(rule.window, now),
             )
@@ -227,6 +246,8 @@ class Gate:
             message=f"budget exceeded ({found})",
             action="an operator has been asked for more: send it again when it was raised"
             if asked
+            else "it is the budget of the key: whoever has made it can make one with more"
+            if rule.name == OWN
             else f"the budget `{rule.name}` is for each {rule.scope}; `hookgate budgets show` "
             "tells more",
             retry_after=until(rule.window, now),
@@ -240,12 +261,14 @@ class Gate:
         First less output is asked for; where not even the least of it fits, the cheapest model
         of the plan that does, if the budgets say so.
         """
-        if not self.ruling.rules:
+        own = self._own(turn) or ()
+        if not (self.ruling.rules or own):
             return None
         await self.prices.load()
         now = self.host.clock.now()
         fit = await self._fitted(turn, request, now)
-        if fit is None and self.ruling.falls_back and request.cause == "turn":
+        falls_back = self.ruling.falls_back or any(rule.over == "fallback" for rule in own)
+        if fit is None and falls_back and request.cause == "turn":
             fit = await self._of_plan(turn, request, now)
         if fit is None or fit is request:
             return None
@@ -386,7 +409,7 @@ class Gate:
     ) -> Usage:
         """Return what a call is charged, and learn of it where budgets go by what is learned."""
         used = charged(request, ending, usage, lambda: bound)
-        if not self.ruling.rules:
+        if not (self.ruling.rules or self._own(turn)):
             return used
         with suppress(TypeError, ValueError):
             # Options that no JSON can hold teach nothing; `_bound` has said so.
@@ -444,7 +467,8 @@ class Gate:
         now = self.host.clock.now()
         holding = {f"{rule.name}.{rule.unit}" for rule in self.ruling.rules}
         for key, end in list(self._warned.items()):
-            if end <= now or key.partition("/")[0] not in holding:
+            name = key.partition("/")[0]
+            if end <= now or not (name in holding or name.startswith(f"{OWN}.")):
                 del self._warned[key]
                 self.host.standing(f"budget {key}").note("")
         # What a plugin asks behind the end of a turn makes the turn's counters once more.

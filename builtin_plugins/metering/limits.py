@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from hookgate import (
     SWITCHES,
     Host,
     ModelRequest,
+    Principal,
     Provenance,
     Refusal,
     Section,
@@ -117,6 +119,39 @@ def rules_of(name: str, given: BudgetSettings | LimitSettings) -> Iterator[Rule]
                 limit=int(limit * PICO) if unit == "usd" else limit,
                 **budget.model_dump(include={"warn_at", "over"}) if budget else {},
             )
+
+
+OWN = "~key"
+"""The name of the budgets and limits that a key brings itself; none of the settings has it."""
+
+
+def own_rules(principal: Principal) -> Sequence[Rule]:
+    """Return the rules that a principal's key brings: its claims `budgets` and `limits`.
+
+    Raises:
+        ValueError: They cannot be read, so that nobody knows what it may use.
+    """
+    claims = principal.claims
+    if not ("budgets" in claims or "limits" in claims):
+        return ()
+    return _own_rules(json.dumps([claims.get("budgets") or [], claims.get("limits") or {}]))
+
+
+@lru_cache(maxsize=4096)
+def _own_rules(claimed: str) -> Sequence[Rule]:
+    budgets, limits = json.loads(claimed)
+    given: list[BudgetSettings | LimitSettings] = [
+        BudgetSettings.model_validate({**one, "scope": "key", "of": "*"}) for one in budgets
+    ]
+    if limits:
+        given.append(LimitSettings.model_validate({**limits, "scope": "key", "of": "*"}))
+    # Each counter once: of two for one window the lesser counts.
+    found: dict[tuple[Unit, Span], Rule] = {}
+    for rule in (rule for one in given for rule in rules_of(OWN, one)):
+        known = found.get((rule.unit, rule.window))
+        if known is None or rule.limit < known.limit:
+            found[rule.unit, rule.window] = rule
+    return tuple(found.values())
 
 
 def subjects(turn: Turn, request: ModelRequest | None = None) -> Mapping[Scope, str]:
@@ -273,10 +308,17 @@ class Ruling:
         self._apply()
 
     def counters(
-        self, whose: Mapping[Scope, str], now: datetime, turn: str
+        self, whose: Mapping[Scope, str], now: datetime, turn: str, own: Sequence[Rule] = ()
     ) -> Iterator[tuple[Rule, str]]:
-        """Yield each rule that a call falls under, and the key of its counter."""
-        for rule in self.rules:
+        """Yield each rule that a call falls under, and the key of its counter.
+
+        Args:
+            whose: Whose call it is, by scope.
+            now: The time.
+            turn: The id of the turn.
+            own: The rules that the caller's key brings.
+        """
+        for rule in (*self.rules, *own):
             subject = whose.get(rule.scope)
             if subject is not None and rule.covers(subject):
                 yield rule, counter_key(rule, subject, now, turn)

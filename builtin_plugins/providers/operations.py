@@ -110,8 +110,8 @@ class ProviderOperations:
         self._host = host
 
     @operation("models.list", command="models")
-    async def models(self, _: Invocation, provider: ProviderName = "") -> ModelList:
-        """List the models that agents ask, and whether each can be asked.
+    async def models(self, invocation: Invocation, provider: ProviderName = "") -> ModelList:
+        """List the models that agents ask, and whether each can be asked: those that you may use.
 
         Args:
             provider: A provider; its server is asked which models it has.
@@ -126,7 +126,11 @@ class ProviderOperations:
             served = await self._served(provider)
             names = dict.fromkeys([*(one for one in names if one.provider == provider), *served])
         return ModelList(
-            models=[self._row(ref, asked.get(ref, [])) for ref in names],
+            models=[
+                self._row(ref, asked.get(ref, []))
+                for ref in names
+                if invocation.principal.may_use_model(ref)
+            ],
             providers=sorted(
                 name
                 for name, one in self._host.providers.items()

@@ -106,6 +106,8 @@ class Principal:
         agents: Globs of the names of the agents that it may speak to; None allows all.
         models: Globs of the models that may answer it, as ``provider/model``; None allows all.
         expires: When it ends, in UTC; None for never. Nothing is let in from then on.
+        claims: What else is known of it, for plugins that go by it: names and JSON. The budgets
+            and limits of a key stand here, see the page of the hook `authenticate`.
     """
 
     id: str
@@ -115,6 +117,7 @@ class Principal:
     agents: tuple[str, ...] | None = None
     models: tuple[str, ...] | None = None
     expires: datetime | None = None
+    claims: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @classmethod
     def owner(cls, name: str = "loopback") -> Principal:

@@ -83,7 +83,7 @@ def _own_routes(server: Server, taken: Collection[tuple[str, str]]) -> Routes:
         routes.add(method, "/ready", partial(_ready, server), access=asked, probe=True)
     if ("HEAD", "/") not in taken:
         # Clients of the vendors' wires ask it before anything else.
-        routes.add("HEAD", "/", _here, access=asked, probe=True)
+        routes.add("HEAD", "/", _here, access=asked)
     own = Access.self_checked("takes the credential from the body, or the session's cookie")
     routes.add("POST", "/v1/session", partial(log_in, server), access=own)
     routes.add("DELETE", "/v1/session", partial(log_out, server), access=own)

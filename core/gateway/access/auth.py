@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from weakref import WeakKeyDictionary
 
 from hookgate import hookspecs
 from hookgate.core.domain.errors import HookError, StartError, WireError
+from hookgate.core.domain.models import Refusal
 from hookgate.core.domain.turn import ALL_SCOPES, Claim, Principal
 from hookgate.core.gateway.access.browser import BrowserSessions
 from hookgate.core.gateway.access.credentials import (
@@ -47,7 +49,7 @@ from hookgate.core.gateway.access.peer import (
     PeerLookup,
     prove_owner,
 )
-from hookgate.core.gateway.access.tokens import PREFIX, token_book
+from hookgate.core.gateway.access.tokens import PREFIX, PREFIXES, token_book
 from hookgate.core.gateway.codes import wire_error
 from hookgate.core.settings.secret_store import masking
 
@@ -68,6 +70,9 @@ SUBPROTOCOL = "hookgate"
 
 MAX_TOKEN = 512
 """Characters of the longest token of the settings that is looked at."""
+
+KEYS_OPERATION = "keys.new"
+"""The operation by which a plugin makes keys for clients, where one does."""
 
 _SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 _QUERY_NAMES = frozenset(
@@ -139,6 +144,11 @@ def flaw_of(principal: Any) -> str | None:
         (
             expires is None or (isinstance(expires, datetime) and expires.tzinfo is not None),
             "its end is no time with a zone",
+        ),
+        (
+            isinstance(principal.claims, Mapping)
+            and all(isinstance(name, str) for name in principal.claims),
+            "its claims are no mapping of names",
         ),
     )
     return next((flaw for right, flaw in checks if not right), None)
@@ -221,7 +231,7 @@ class AccessGate:
             raise wire_error(
                 "unauthorized",
                 "this gateway needs a token, and none came with the request",
-                action="send `Authorization: Bearer TOKEN`",
+                action=f"send `Authorization: Bearer TOKEN`{self._keys_hint}",
             )
         self.check_scope(caller.principal, access.scope)
         return caller
@@ -292,7 +302,7 @@ class AccessGate:
     @staticmethod
     def _check_query(request: web.Request) -> None:
         for name, value in request.query.items():
-            if name.lower() in _QUERY_NAMES or value.startswith(PREFIX):
+            if name.lower() in _QUERY_NAMES or value.startswith(PREFIXES):
                 raise wire_error(
                     "unauthorized",
                     "found a token in the query string, where logs and histories keep it",
@@ -420,18 +430,23 @@ class AccessGate:
                 self.check_attempts(address)
             try:
                 caller = await self._from_plugins(credential, request)
-            except WireError:
-                self.attempts.failed(address)
+            except WireError as error:
+                # A key that could not be looked at may be right all the same.
+                self._fail(address, digest if error.data["code"] == "unauthorized" else b"")
                 raise
             return self._settle(address, digest, caller)
+
+    def _fail(self, address: str, digest: bytes) -> None:
+        """Count a failure, and think no more of a credential that it was right before."""
+        self.attempts.forget(digest)
+        self.attempts.failed(address)
 
     def _settle(self, address: str, digest: bytes, caller: Caller | None) -> Caller:
         """Return the caller, or count a failure."""
         if caller is not None and not caller.principal.has_expired(self._host.clock.now()):
             self.attempts.let_in(digest)
             return caller
-        self.attempts.forget(digest)
-        self.attempts.failed(address)
+        self._fail(address, digest)
         if caller is not None:
             raise wire_error("unauthorized", "this token has expired", action="use another one")
         if self.tokens.configured:
@@ -439,8 +454,17 @@ class AccessGate:
         else:
             action = "send none: this listener has no tokens, and serves its own user without"
         raise wire_error(
-            "unauthorized", "this token is not known, or has been revoked", action=action
+            "unauthorized",
+            "this token is not known, or has been revoked",
+            action=f"{action}{self._keys_hint}",
         )
+
+    @property
+    def _keys_hint(self) -> str:
+        """How clients of other products get a key, where a plugin makes some."""
+        if KEYS_OPERATION not in self._host.operations:
+            return ""
+        return "; `hookgate keys new NAME --for claude-code` (or codex, opencode, ...) makes a key"
 
     def _from_settings(self, credential: Credential) -> Caller | None:
         # A cookie is a plugin's: a token of the settings has no business in a browser's jar.
@@ -470,13 +494,15 @@ class AccessGate:
         try:
             # What a plugin raises may hold what it was given, and goes to the log.
             with masking(credential.value), self._host.keys_ended() as ended:
-                principal = await self._host.hooks.first(
+                principal: Principal | Refusal | None = await self._host.hooks.first(
                     hookspecs.authenticate, credential, request
                 )
         except HookError:
             raise _not_checked() from None
         if principal is None:
             return None
+        if isinstance(principal, Refusal):
+            raise wire_error("unauthorized", principal.message, action=principal.action)
         if (flaw := flaw_of(principal)) is not None:
             self._host.log.error("authenticate named a principal that cannot be", flaw=flaw)
             raise _not_checked()

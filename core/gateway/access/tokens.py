@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 PREFIX = "hgt_"
 """What every token begins with, so that one is recognised where it should not be."""
 
+PREFIXES = (PREFIX, "hgk_")
+"""The same, and what keys begin with that are made for clients."""
+
 REVOKED_SWITCH = "tokens.revoked"
 """The switch that holds the digests of all revoked tokens, for every gateway on one store."""
 

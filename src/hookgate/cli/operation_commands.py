@@ -13,6 +13,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from keyword import iskeyword
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, TypeAlias, get_type_hints
@@ -197,8 +198,8 @@ def function_of(row: Row, shown: View | Callable[..., Any] | None = None) -> Cal
         chosen = {one.name: given.pop(one.name, state.out.width) for one in of_view}
         params = {
             key: _value(key, value, properties[key], schema)
-            for key, value in given.items()
-            if value is not None and value != []
+            for key in properties
+            if (value := given.get(_named_in_python(key))) is not None and value != []
         }
         if view.export:
             _export(state, _pages(state, row["name"], params), view, out)
@@ -280,8 +281,16 @@ def _parameter(
         annotation = Annotated[(kind or str) | None, typer.Option(names, help=help_text)]
         default = None
     return inspect.Parameter(
-        key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+        _named_in_python(key),
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=annotation,
     )
+
+
+def _named_in_python(key: str) -> str:
+    """Return what a parameter is called whose name may be a word of the language, as ``for``."""
+    return f"{key}_" if iskeyword(key) else key
 
 
 def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:

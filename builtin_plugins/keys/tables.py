@@ -1,0 +1,62 @@
+"""What is kept of keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import Connection, MetaData, Text, update
+
+from hookgate.kit.records import Field, Record
+from hookgate.kit.records.statements import insert_new
+
+ORDER = "keys"
+"""Where its writes come among the functions that change shared rows."""
+
+SCRIPTS = Path(__file__).parent / "migrations"
+METADATA = MetaData(info={"complete": True})
+
+
+class ClientKey(Record):
+    """A key, without its secret. Times are ISO 8601 in UTC."""
+
+    __tablename__ = "keys_key"
+    metadata = METADATA
+
+    name: str = Field(primary_key=True)
+    digest: str = Field(index=True)
+    """SHA-256 of the secret, in hex: of 256 random bits, which need neither salt nor stretching."""
+    terms: str = Field(sa_type=Text)
+    """What it may do, as JSON."""
+    client: str
+    """The client that it was made for."""
+    by: str
+    """The id of who made it."""
+    made: str
+    rotated: str
+    revoked: str
+    """When; "" where it was not."""
+
+
+KEYS = ClientKey.table
+
+
+def add(connection: Connection, row: ClientKey) -> bool:
+    """Keep a new key; False where one of its name holds. One that was revoked leaves its name."""
+    values = row.model_dump()
+    if insert_new(connection, KEYS, values):
+        return True
+    free = update(KEYS).where(KEYS.c.name == row.name, KEYS.c.revoked != "")
+    return connection.execute(free.values(**values)).rowcount > 0
+
+
+def rotate(connection: Connection, name: str, before: str, digest: str, now: str) -> bool:
+    """Give a key that holds another secret, if it has still that of `before`."""
+    mine = KEYS.c.name == name, KEYS.c.digest == before, KEYS.c.revoked == ""
+    changed = update(KEYS).where(*mine).values(digest=digest, rotated=now)
+    return connection.execute(changed).rowcount > 0
+
+
+def revoke(connection: Connection, name: str, now: str) -> bool:
+    """Revoke a key; False where none of this name holds."""
+    mine = update(KEYS).where(KEYS.c.name == name, KEYS.c.revoked == "")
+    return connection.execute(mine.values(revoked=now)).rowcount > 0
