@@ -38,7 +38,7 @@ from hookgate.core.hooks.tasks import finish, raise_if_cancelled
 from hookgate.core.settings.secret_store import redact_json
 from hookgate.core.turn.context import MOST_TURNS, load_turns, whole
 from hookgate.core.turn.end import HOOK_ACTION, ended, ending_of, follow
-from hookgate.core.turn.shared import only_looks
+from hookgate.core.turn.shared import SHARED, only_looks
 from hookgate.core.turn.talk import Rounds, admit, give, prepare
 from hookgate.core.turn.tools.call import Call
 from hookgate.core.turn.tools.held import HeldCalls, brought_history, unanswered
@@ -294,6 +294,7 @@ class TurnRun:
         async with AsyncExitStack() as stack:
             lanes = self._turns.lanes
             if only_looks(turn.snapshot.tools.get(use.name)):
+                turn[SHARED] = True
                 turn.fence = await stack.enter_async_context(lanes.shared(turn))
             else:
                 turn.fence = (await stack.enter_async_context(lanes.alone(turn))).fence

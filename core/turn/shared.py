@@ -3,7 +3,8 @@
 What neither sends, writes, runs with raised rights nor makes something act leaves nothing for
 another one to meet, and nobody has its result before the session is tainted with it. So it shares
 the lane with its like; turns, and calls of all other tools, have it alone. What such a tool calls
-within its turn runs in the lane as it is shared: one that calls what acts does not only look.
+within its turn runs in the lane as it is shared, so nothing that acts may be called there: one
+that calls it does not only look, and says what is not so.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.ports import LANES
+from hookgate.core.domain.turn import TurnKey
 from hookgate.core.hooks.tasks import finish
 
 if TYPE_CHECKING:
@@ -35,6 +37,10 @@ ACTS = (
     "creates_autonomous_actions",
 )
 """What a tool does not do that shares a lane: it says of each that it does not."""
+
+
+SHARED: TurnKey[bool] = TurnKey("shared lane")
+"""Stands in a turn that shares the lane of its session with others."""
 
 
 def only_looks(tool: Tool | None) -> bool:

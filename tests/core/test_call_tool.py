@@ -435,3 +435,38 @@ async def test_who_opened_a_shared_lane_keeps_it_until_all_have_left_it() -> Non
         assert (await acts).result.status == "done"
         with pytest.raises(asyncio.CancelledError):
             await opened
+
+
+@pytest.mark.parametrize("flag", [None, True])
+async def test_what_acts_is_not_called_from_a_tool_that_shares_its_lane(flag: bool | None) -> None:
+    acts = Flags.from_mapping({**Flags.none().to_json(), "writes_persistent_state": flag})
+    wrote: list[str] = []
+    met: list[TurnError] = []
+
+    async def writes(turn: Turn, arguments: Mapping[str, Any]) -> str:
+        wrote.append(turn.id)
+        return "written"
+
+    async def reports(turn: Turn, arguments: Mapping[str, Any]) -> str:
+        looked = await turn.call("look", {"text": "x"})
+        try:
+            await turn.call("write", {"text": "x"})
+        except TurnError as error:
+            met.append(error)
+        return looked.result.content
+
+    tools = Tools(
+        echo_tool("report", run=reports, flags=FETCHES_ALONE),
+        echo_tool("honest", run=reports, flags=acts),
+        echo_tool("look", flags=FETCHES_ALONE),
+        echo_tool("write", run=writes, flags=acts),
+    )
+    async with gateway(Allow(), tools) as gate:
+        assert (await made(gate.host, "report")).result.status == "done"
+        (error,) = met
+        assert error.code == "lane_shared"
+        assert "'write' may act" in str(error)
+        assert "writes_persistent_state" in error.action
+        assert wrote == []
+        assert (await made(gate.host, "honest")).result.status == "done"
+        assert len(wrote) == len(met) == 1

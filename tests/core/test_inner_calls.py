@@ -284,7 +284,8 @@ async def test_a_call_without_a_model_keeps_what_its_inner_calls_have_read() -> 
         await turn.call("fetch", {"text": "page"})
         return "mine"
 
-    tools = Tools(outer_tool(run), echo_tool("fetch", flags=FETCHES))
+    looks = Flags.from_mapping({**Flags.none().to_json(), "reads_external_data": True})
+    tools = Tools(outer_tool(run), echo_tool("fetch", flags=looks))
     async with gateway(Careful(), tools) as gate:
         made = await gate.host.call_tool(BOB, SCHEDULE, HOME, "outer", {})
         kept = await gate.host[CONVERSATIONS].taint(SESSION, turns=0)

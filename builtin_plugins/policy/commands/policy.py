@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.policy.bench.bench import Found
     from hookgate.builtin_plugins.policy.bench.cases import Tried
+    from hookgate.builtin_plugins.policy.rules.model import Rule
+    from hookgate.kit.commands import State
     from hookgate.kit.content.problems import Problem
 
 app = typer.Typer(
@@ -79,20 +81,13 @@ def check(
     """
     from hookgate.builtin_plugins.policy.bench.cases import rule_paths
     from hookgate.builtin_plugins.policy.rules.files import read_rules
-    from hookgate.builtin_plugins.policy.rules.linting import (
-        lint,
-        lint_tools,
-        past_deadline,
-        unknown_budgets,
-    )
+    from hookgate.builtin_plugins.policy.rules.linting import lint, lint_tools
 
     state = state_of(ctx)
     reading = read_rules(rule_paths(paths_of(state, paths)))
     problems, skipped, wrong = list(reading.problems), "", reading.failed
     if not reading.failed:
-        beyond = past_deadline(reading.found, state.settings.turn.deadline_seconds)
-        if any(rule.budgets for rule in reading.found):
-            beyond += unknown_budgets(reading.found, budgets(state))
+        beyond = _beyond(state, reading.found)
         problems, wrong = [*problems, *beyond], bool(beyond)
         problems += lint(reading.found, settings_of(state))
         if with_tools:
@@ -125,6 +120,16 @@ def check(
     state.show(data, render)
     if wrong or (strict and problems):
         raise typer.Exit(1)
+
+
+def _beyond(state: State, found: Sequence[Rule]) -> list[Problem]:
+    """Return what is wrong with rules that can be read: where they meet other settings."""
+    from hookgate.builtin_plugins.policy.rules.linting import past_deadline, unknown_budgets
+
+    problems = past_deadline(found, state.settings.turn.deadline_seconds)
+    if any(rule.budgets for rule in found):
+        problems += unknown_budgets(found, budgets(state))
+    return problems
 
 
 def _wrong(problems: Sequence[Problem]) -> str:

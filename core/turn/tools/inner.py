@@ -25,6 +25,7 @@ from hookgate.core.domain.strict_json import canonical
 from hookgate.core.domain.turn import BEGUN_IN, HERE, TurnKey
 from hookgate.core.hooks.tasks import contained_task, until_over
 from hookgate.core.settings.secret_store import redact_json
+from hookgate.core.turn.shared import ACTS, SHARED, only_looks
 from hookgate.core.turn.tools.call import Call
 
 if TYPE_CHECKING:
@@ -84,6 +85,14 @@ class InnerCalls:
                 "(`turn.max_inner_calls`)",
                 code="too_many_inner_calls",
                 action="call less within one turn, or raise `turn.max_inner_calls`",
+            )
+        if turn.get(SHARED) and not only_looks(turn.snapshot.tools.get(name)):
+            raise TurnError(
+                f"{name!r} may act, and the tool that calls it declares that it only looks: it "
+                "shares its session's lane, and what acts has that alone",
+                code="lane_shared",
+                action="let the tool that calls declare what its calls may do "
+                f"({', '.join(ACTS)}), or leave that undeclared",
             )
         use = ToolUse(id=new_id("call"), name=name, input=json_ready(arguments))
         item = self._placed(turn, Call(use, inner=True), made)
