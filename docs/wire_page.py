@@ -98,6 +98,9 @@ for what has the form that `hookgate token new` gives: who guesses locks out nob
 proxy. `agents`, `models` and `expires` of `[gateway.tokens.NAME]` say whom a token may speak to,
 which models may answer it and when it ends; its sockets are closed then, and its turns cancelled.
 
+Keys (`hgk_...`) are presented in the same ways, and are made while the gateway runs: `hookgate keys
+new` ([keys](plugins/keys.md)). A request may bring one in both `Authorization` and `x-api-key`.
+
 A token that the settings do not know is shown to plugins
 ([authenticate](hooks/authenticate.md)), which may know keys of their own, and cookies on routes
 that name one. Whoever presents a token that nobody knows is refused on every listener, one

@@ -29,6 +29,12 @@ def _end(text: str) -> str:
     return text
 
 
+def _some(scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:
+    if not scopes:
+        raise ValueError("found none, expected one at least")
+    return scopes
+
+
 Network: TypeAlias = Annotated[str, AfterValidator(_network)]
 Glob: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 Many: TypeAlias = Annotated[tuple[Glob, ...] | None, Field(max_length=100)]
@@ -55,7 +61,7 @@ def end_of(text: str, now: datetime) -> datetime:
 class Terms(OperationModel):
     """What a key may do. What is left out of a list of names allows all that its maker may."""
 
-    scopes: Annotated[tuple[Scope, ...], Field(min_length=1)] = ("chat",)
+    scopes: Annotated[tuple[Scope, ...], AfterValidator(_some)] = ("chat",)
     """What a client with it may do."""
     models: Many = None
     """Globs of the models that may answer it, as `provider/model`."""

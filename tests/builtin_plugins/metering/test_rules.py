@@ -14,6 +14,7 @@ from hookgate.builtin_plugins.metering.limits import (
     PICO,
     Rule,
     counter_key,
+    own_rules,
     rules_of,
     subjects,
     until,
@@ -25,7 +26,7 @@ from hookgate.builtin_plugins.metering.settings import (
     MeteringSettings,
 )
 from hookgate.core.domain.models import ModelRef, ModelRequest
-from hookgate.core.domain.turn import Address
+from hookgate.core.domain.turn import Address, Principal
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.limits import Span
@@ -150,3 +151,47 @@ def test_settings_that_limit_nothing_or_cannot_be_are_refused(
 ) -> None:
     with pytest.raises(ValidationError, match=said):
         MeteringSettings.model_validate(section)
+
+
+def test_a_key_brings_each_limit_once_and_of_two_the_lesser() -> None:
+    claims = {
+        "budgets": [
+            {"window": "day", "tokens": 500},
+            {"window": "day", "tokens": 300, "usd": "1.5"},
+            {"window": "month", "tokens": 900, "scope": "global", "of": "others"},
+        ],
+        "limits": {"requests": 60, "tokens": 1000},
+    }
+    rules = own_rules(Principal(id="key:ci", key="ci", claims=claims))
+    assert sorted((rule.unit, rule.window, rule.limit) for rule in rules) == [
+        ("requests", "minute", 60),
+        ("tokens", "day", 300),
+        ("tokens", "minute", 1000),
+        ("tokens", "month", 900),
+        ("usd", "day", int(Decimal("1.5") * PICO)),
+    ]
+    # Whatever the claims say, they are for this key alone.
+    assert {(rule.scope, rule.of) for rule in rules} == {("key", "*")}
+    # No name of the settings is theirs, so no counter is shared.
+    with pytest.raises(ValidationError):
+        MeteringSettings(budgets={rules[0].name: BudgetSettings(tokens=1)})
+    assert own_rules(Principal(id="key:ci", claims={"modes": ["guard"]})) == ()
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"budgets": 5},
+        {"budgets": {"tokens": 1}},
+        {"budgets": [{}]},
+        {"budgets": [{"tokens": -1}]},
+        {"budgets": ["tokens"]},
+        {"limits": [1]},
+        {"limits": {"requests": "many"}},
+        {"limits": {"speed": 1}},
+        {"limits": {"requests": object()}},
+    ],
+)
+def test_limits_of_a_key_that_cannot_be_read_raise(claims: dict[str, object]) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        own_rules(Principal(id="key:ci", key="ci", claims=claims))

@@ -20,6 +20,7 @@ from hookgate import (
     ModelRef,
     ModelRequest,
     Principal,
+    Refusal,
     Turn,
     hookimpl,
 )
@@ -243,6 +244,38 @@ async def test_more_than_one_credential_is_refused_and_nobody_asked() -> None:
         more = {"protocols": ["hookgate", "bearer.k_alice"], **with_key("k_alice")}
         assert await refused(served, **more) == 401
     assert keys.asked == []
+
+
+async def test_a_plugin_may_say_why_a_key_that_it_knows_lets_nobody_in() -> None:
+    refusal = Refusal(code="gone", message="this key is over", action="ask for another one")
+    keys = Keys(k_over=refusal, k_alice=ALICE)
+    wire = {"limits": {"attempts_per_minute": 3}}
+    async with serving(model(), keys, wire=wire) as served:
+        for _ in range(3):
+            status, answer = await served.get("/v1/status", **with_key("k_over"))
+            assert (status, answer["error"]["message"]) == (401, "this key is over")
+            assert answer["error"]["data"] == {
+                "code": "unauthorized",
+                "action": "ask for another one",
+            }
+        # It counts as a failure of its address.
+        assert (await served.get("/v1/status", **with_key("k_over")))[0] == 429
+        assert await refused(served, **with_key("k_over")) == 429
+
+
+async def test_claims_reach_the_turn_and_those_that_are_none_let_nobody_in() -> None:
+    recorder = Recorder()
+    claims = {"acme": {"plan": "gold"}}
+    known = replace(ALICE, claims=claims)
+    assert hash(known) == hash(ALICE)
+    assert known != ALICE
+    odd = [replace(ALICE, claims=one) for one in (["gold"], {1: "gold"}, None)]  # type: ignore[arg-type]
+    keys = Keys(k_gold=known, **{f"k_odd{n}": one for n, one in enumerate(odd)})
+    async with serving(model(), recorder, keys) as served:
+        assert (await served.post("/v1/turns", {"content": "x"}, **with_key("k_gold")))[0] == 200
+        for n in range(len(odd)):
+            assert (await served.get("/v1/status", **with_key(f"k_odd{n}")))[0] == 503
+    assert recorder.turns[0].principal.claims == claims
 
 
 # -- what a key may do ------------------------------------------------------------------
