@@ -21,7 +21,7 @@ from hookgate.core.domain.errors import (
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.turn import Address, Origin, Principal, TurnRequest
-from hookgate.core.gateway.access.tokens import followed_token_book
+from hookgate.core.gateway.access.tokens import followed_token_book, read_tokens, token_book
 from hookgate.core.gateway.codes import ERROR_CODES
 from hookgate.core.gateway.routes import Routes
 from hookgate.core.host import Host
@@ -45,9 +45,12 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.events import HookSpan
     from hookgate.core.domain.turn import Turn
+    from hookgate.core.gateway.access.tokens import Token
     from hookgate.core.hooks.dispatch import HookFailure
 
-RESTART_FREE = frozenset(("agents", "bindings", "default_agent"))
+RESTART_FREE = frozenset(
+    ("agents", "bindings", "default_agent", "gateway.tokens", "gateway.limits")
+)
 """Sections of the settings that `Runtime.reload` takes over without a restart."""
 
 SECRETS_SECONDS = 4.0
@@ -191,7 +194,7 @@ class Runtime:
             seconds: The default is ``gateway.limits.drain_seconds``.
         """
         if seconds is None:
-            seconds = self.settings.gateway.limits.drain_seconds
+            seconds = self.host.read_settings.gateway.limits.drain_seconds
         await self.turns.drain(seconds)
         await self._flush_metrics()
 
@@ -261,7 +264,7 @@ class Runtime:
     # -- telling ---------------------------------------------------------------
 
     async def reload(self) -> Mapping[str, Any]:
-        """Read content again: tools, capabilities, cards, souls, agents and bindings.
+        """Read content again: tools, capabilities, cards, souls, agents, bindings, tokens, limits.
 
         Returns:
             ``changed``, and ``restart``: keys of the settings whose change needs a restart.
@@ -276,16 +279,20 @@ class Runtime:
 
     async def _reload(self) -> Mapping[str, Any]:
         settings = self._read_settings() if self._read_settings else self.settings
-        before = self.settings.model_dump()
-        differing = {key for key, value in settings.model_dump().items() if before[key] != value}
+        differing = _differing(self.settings, settings)
         live, later = self.plugins.changed_settings(settings)
-        differing = (differing - {"plugin"}).union(later)
+        differing.update(later)
         router = await self._router(settings)
+        tokens = await self._tokens(settings)
         await self._put_in_force()
+        token_book(self.host).take(tokens)
         for take in live:
             differing.update(take())
         self._sanitizer.reloaded(settings=bool(live))
-        self.host.restart_keys = sorted(differing - RESTART_FREE)
+        waiting = sorted(differing - RESTART_FREE)
+        self.host.restart_keys = waiting
+        what = f"changed and waiting for a restart: {', '.join(waiting)}" if waiting else ""
+        self.host.standing("settings").note(what)
         counts = await self._catalogue.fill()
         self.host.content_read(settings)
         self.turns.router = router
@@ -296,6 +303,21 @@ class Runtime:
         }
         self.host.events.publish(Event("reloaded", result, scope="read"))
         return result
+
+    async def _tokens(self, settings: Settings) -> tuple[Token, ...]:
+        """Return the tokens of `settings`, with which this gateway may go on listening.
+
+        Raises:
+            ConfigError: A token's file is not safe to use.
+            StartError: There are none, and it listens where others can reach it.
+        """
+        named = settings.gateway.tokens
+        if not named and self.settings.gateway.tokens:
+            from hookgate.core.gateway.access.auth import check_listener
+
+            gateway = self.settings.gateway.model_copy(update={"tokens": named})
+            check_listener(self.settings.model_copy(update={"gateway": gateway}))
+        return await asyncio.to_thread(read_tokens, self.host, named)
 
     async def _put_in_force(self) -> None:
         """Have plugins prepare what judges, then put all of it into force, or none."""
@@ -354,9 +376,11 @@ class Runtime:
             if waiting:
                 try:
                     async with self._reloading:
+                        tokens = await self._tokens(self.host.read_settings)
                         await self._catalogue.fill_providers()
+                        token_book(self.host).take(tokens)
                 except HookgateError as error:
-                    wrong = f"providers have the keys of before: {error}"
+                    wrong = f"providers and tokens have the keys of before: {error}"
                 else:
                     self.host.log.info("secrets have changed", names=[*waiting])
                     secrets.tell(waiting)
@@ -403,3 +427,14 @@ class Runtime:
                 await host.hooks.each(hookspecs.log_metrics, record)
             except HookgateError as error:
                 host.log.error("a record of metrics was lost", name=record.name, error=str(error))
+
+
+def _differing(before: Settings, now: Settings) -> set[str]:
+    """Return the sections that differ, of the listener its keys, and nothing of plugins."""
+    was, settings = before.model_dump(exclude={"plugin"}), now.model_dump(exclude={"plugin"})
+    differing = {key for key, value in settings.items() if was[key] != value}
+    if "gateway" in differing:
+        keys = settings["gateway"].items()
+        differing |= {f"gateway.{key}" for key, value in keys if was["gateway"][key] != value}
+        differing.remove("gateway")
+    return differing

@@ -121,9 +121,14 @@ fewer than 6 characters are not masked, since they stand in ordinary text by cha
 ## Changing settings while it runs
 
 `hookgate reload`, or SIGHUP, reads everything again. Agents, bindings and `default_agent` are
-taken over, and so are sections of plugins that can change while they run, such as
-`[plugin.awareness]`; for other keys it says which of them need a restart. If the settings are
-wrong by then, everything stays as it was.
+taken over, access tokens and the limits of `[gateway.limits]`, the providers, and sections of
+plugins that can change while they run, such as `[plugin.awareness]`. Nothing is refused meanwhile,
+and what runs goes on as it began. Who came in by a token that is gone, or that says something else
+now, is closed with 1008; to replace a token without that, name the new one beside it first.
+
+For other keys it says which of them wait for a restart, `status` shows them until then (as a
+notice, `settings`), and `config show` marks them. If the settings are wrong by then, everything
+stays as it was.
 """
 
 PLUGINS = """\

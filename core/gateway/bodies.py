@@ -47,13 +47,12 @@ class UnverifiedBodies:
     Where they would hold more than they may, the one goes that was begun first: whoever sends
     slowly on purpose loses to whoever sends a body in one go, not the other way round.
 
-    Args:
+    Attributes:
         limits: ``[gateway.limits]``.
     """
 
     def __init__(self, limits: LimitSettings) -> None:
-        self._seconds = limits.unverified_seconds
-        self._most = limits.unverified_bytes
+        self.limits = limits
         self._bodies: dict[_Body, None] = {}
         self.held = 0
         """How many bytes are held now."""
@@ -65,7 +64,7 @@ class UnverifiedBodies:
         if (request.content_length or 0) > most:
             raise _too_large(most)
         try:
-            async with asyncio.timeout(self._seconds) as scope:
+            async with asyncio.timeout(self.limits.unverified_seconds) as scope:
                 body = _Body(scope)
                 self._bodies[body] = None
                 try:
@@ -74,10 +73,10 @@ class UnverifiedBodies:
                     self._release(body)
         except TimeoutError:
             if body.dropped:
-                raise _no_room(self._most) from None
+                raise _no_room(self.limits.unverified_bytes) from None
             raise wire_error(
                 "timeout",
-                f"the body did not come within {self._seconds:g} s",
+                f"the body did not come within {self.limits.unverified_seconds:g} s",
                 action="send it again",
             ) from None
 
@@ -102,13 +101,13 @@ class UnverifiedBodies:
         """Count more bytes of `body`; make room for them where there is none."""
         if body.dropped:
             # Its next piece was here before its end was: what is let go of is not counted again.
-            raise _no_room(self._most)
-        while self.held + size > self._most:
+            raise _no_room(self.limits.unverified_bytes)
+        while self.held + size > self.limits.unverified_bytes:
             oldest = next(iter(self._bodies))
             self._release(oldest)
             oldest.dropped = True
             if oldest is body:
-                raise _no_room(self._most)
+                raise _no_room(self.limits.unverified_bytes)
             oldest.scope.reschedule(asyncio.get_running_loop().time())
         body.size += size
         self.held += size

@@ -149,12 +149,12 @@ class LiveClient(Protocol):
 class Clients:
     """All that are connected to one gateway.
 
-    Args:
+    Attributes:
         heartbeat: Seconds between two questions to one client.
     """
 
     def __init__(self, heartbeat: float) -> None:
-        self._heartbeat = heartbeat
+        self.heartbeat = heartbeat
         self._clients: set[LiveClient] = set()
         self._gone = asyncio.Event()
 
@@ -192,7 +192,7 @@ class Clients:
             clients = tuple(self._clients)
             slices = max(_SLICES, len(clients) // _AT_ONCE)
             for part in range(slices):
-                await asyncio.sleep(self._heartbeat / slices)
+                await asyncio.sleep(self.heartbeat / slices)
                 for client in clients[part::slices]:
                     if client in self._clients:
                         client.check()

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hookgate.core.gateway.requests import LiveClient
     from hookgate.core.gateway.routes import ErrorShape, Route, Routes
     from hookgate.core.host import Host
+    from hookgate.core.settings.schema import Settings
 
 TOKEN_REVOKED = "the token was revoked"
 SESSION_ENDED = "the session was ended"
@@ -76,6 +77,15 @@ class Server:
         self._live = 0
         self._pending = 0
         self._last: tuple[Event | None, bytes, bytes] = (None, b"", b"")
+        host.after_reading(self._take)
+
+    def _take(self, settings: Settings) -> None:
+        """Take the limits that a reload has brought; the rest of the section waits."""
+        limits = settings.gateway.limits
+        self.settings = self.settings.model_copy(update={"limits": limits})
+        self.clients.heartbeat = limits.heartbeat_seconds
+        self.bodies.limits = limits
+        self.gate.attempts.take(limits.attempts_per_minute)
 
     def served_at(self, root: AbstractResource | None) -> None:
         """Know the resource of ``/``, which says where the application is mounted."""

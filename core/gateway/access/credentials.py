@@ -177,6 +177,12 @@ class Attempts:
         self._trials: dict[str, _Trials] = {}
         self._let_in: OrderedDict[bytes, None] = OrderedDict()
 
+    def take(self, limit: int) -> None:
+        """Have another limit count from now on, for those too who have failed before."""
+        self._limit = limit
+        for address, failures in self._failures.items():
+            self._failures[address] = deque(failures, maxlen=limit)
+
     def wait(self, address: str) -> float:
         """Return the seconds until `address` may try again; 0 where it may now."""
         failures = self._failures.get(address)

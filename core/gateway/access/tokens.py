@@ -18,7 +18,7 @@ from hookgate.core.hooks.tasks import finish
 from hookgate.core.settings.whole_file import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from hookgate.core.domain.ports import Switch, Switches
@@ -109,6 +109,20 @@ class TokenBook:
             self._switches is not None and self._switches.behind() > DEAF_SECONDS
         )
 
+    def take(self, tokens: tuple[Token, ...]) -> None:
+        """Have these tokens count from now on; what came in by another form of one ends.
+
+        A revoked one stays revoked, under whatever name it comes back.
+        """
+        before, self._tokens = self._tokens, tokens
+        for token in before:
+            if token not in tokens:
+                self._tell(token.name)
+
+    def _tell(self, name: str) -> None:
+        for watcher in tuple(self._watchers):
+            watcher(name)
+
     def is_revoked(self, token: Token) -> bool:
         """Whether `token` has been revoked."""
         return token.digest.hex() in self._revoked
@@ -131,7 +145,10 @@ class TokenBook:
         return None if found is None or self.is_revoked(found) else found
 
     def watch(self, watcher: Callable[[str], None]) -> Callable[[], None]:
-        """Call `watcher` with the name of each token that is revoked; return what undoes it."""
+        """Call `watcher` with the name of each token that is revoked or has become another one.
+
+        What is returned undoes it.
+        """
         self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
 
@@ -164,8 +181,7 @@ class TokenBook:
         self._revoked.add(digest)
         for token in self._tokens:
             if token.digest.hex() == digest:
-                for watcher in tuple(self._watchers):
-                    watcher(token.name)
+                self._tell(token.name)
 
     async def revoke(self, name: str) -> Token | None:
         """Revoke the token called `name`: at once, then durably. None where there is none.
@@ -225,19 +241,27 @@ def token_book(host: Host) -> TokenBook:
     """
     book = host.get(TOKEN_BOOK)
     if book is None:
-        settings = host.settings
-        tokens = tuple(
-            _read_token(host, name, entry) for name, entry in settings.gateway.tokens.items()
-        )
-        for one, other in itertools.combinations(tokens, 2):
-            if one.digest == other.digest:
-                raise StartError(
-                    f"gateway.tokens.{one.name} and gateway.tokens.{other.name} are the same "
-                    "token: make one for each, with `hookgate token new`"
-                )
-        book = TokenBook(tokens, settings.home)
+        tokens = read_tokens(host, host.settings.gateway.tokens)
+        book = TokenBook(tokens, host.settings.home)
         host.provide(TOKEN_BOOK, book)
     return book
+
+
+def read_tokens(host: Host, named: Mapping[str, TokenSettings]) -> tuple[Token, ...]:
+    """Return the tokens of ``[gateway.tokens]``. It reads their files.
+
+    Raises:
+        StartError: Two tokens are the same, or a file is empty.
+        ConfigError: A token's file is not safe to use.
+    """
+    tokens = tuple(_read_token(host, name, entry) for name, entry in named.items())
+    for one, other in itertools.combinations(tokens, 2):
+        if one.digest == other.digest:
+            raise StartError(
+                f"gateway.tokens.{one.name} and gateway.tokens.{other.name} are the same "
+                "token: make one for each, with `hookgate token new`"
+            )
+    return tokens
 
 
 async def followed_token_book(host: Host) -> TokenBook:

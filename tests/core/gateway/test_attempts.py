@@ -31,6 +31,21 @@ def test_an_address_may_fail_so_often_in_a_minute_and_then_waits() -> None:
     assert attempts.wait("a") == 10
 
 
+def test_another_limit_counts_for_those_who_have_failed_before() -> None:
+    clock = Clock()
+    attempts = Attempts(2, clock)
+    for _ in range(2):
+        attempts.failed("a")
+        clock.now += 10
+    attempts.take(4)
+    for _ in range(2):
+        assert attempts.wait("a") == 0
+        attempts.failed("a")
+    assert attempts.wait("a") == WINDOW - 20
+    attempts.take(1)
+    assert attempts.wait("a") == WINDOW
+
+
 def test_no_more_addresses_are_remembered_than_there_is_room_for() -> None:
     attempts = Attempts(1, Clock(), capacity=10)
     for number in range(1000):
