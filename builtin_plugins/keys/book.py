@@ -9,7 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hookgate import STORE, SWITCHES, Host, Principal, StoreError, Switch, TurnError, not_found
+from hookgate import (
+    BILLS,
+    STORE,
+    SWITCHES,
+    Host,
+    Principal,
+    StoreError,
+    Switch,
+    TurnError,
+    not_found,
+)
 from hookgate.builtin_plugins.keys.terms import Terms, beyond
 from hookgate.clients import token_book
 from hookgate.kit.tables import tables_of
@@ -156,6 +166,8 @@ class KeyBook:
         """
         if known.row.revoked:
             return f"the key {known.row.name!r} was revoked"
+        if known.terms.metered and self._host.get(BILLS) is None:
+            return f"the key {known.row.name!r} has limits, and no plugin holds them (`metering`)"
         if not known.row.by.startswith(TOKEN):
             return ""
         name, book = known.row.by.removeprefix(TOKEN), token_book(self._host)
@@ -218,6 +230,27 @@ class KeyBook:
             )
         return secret
 
+    async def change(self, known: Known, terms: Terms, by: str) -> None:
+        """Have a key do what `terms` say from now on; what came in with it is ended.
+
+        Args:
+            known: The key as it was read.
+            terms: What it may do.
+            by: Who says so, whose rights it has from now on.
+
+        Raises:
+            TurnError: Somebody has changed it meanwhile.
+            StoreError: It cannot be kept; nothing was changed.
+        """
+        rows, tables, row = await self._records(), self._tables, known.row
+        values = {"terms": terms.model_dump_json(exclude_defaults=True), "by": by}
+        changed = await rows.store.write(
+            lambda one: tables.change(one, row, values), order=tables.ORDER
+        )
+        if not changed:
+            raise not_found("key", row.name, "somebody else has changed or revoked it just now")
+        await self._end(row.name)
+
     async def rotate(self, known: Known) -> str:
         """Give a key another secret, and return it; what came in with the one before is ended.
 
@@ -226,12 +259,13 @@ class KeyBook:
             StoreError: It cannot be kept; nothing was changed.
         """
         rows, (secret, digest) = await self._records(), new_secret()
-        tables, row, now = self._tables, known.row, self._now
+        tables, row = self._tables, known.row
+        values = {"digest": digest, "rotated": self._now}
         changed = await rows.store.write(
-            lambda one: tables.rotate(one, row.name, row.digest, digest, now), order=tables.ORDER
+            lambda one: tables.change(one, row, values), order=tables.ORDER
         )
         if not changed:
-            raise not_found("key", row.name, "somebody else has rotated or revoked it just now")
+            raise not_found("key", row.name, "somebody else has changed or revoked it just now")
         await self._end(row.name)
         return secret
 
@@ -274,7 +308,7 @@ class KeyBook:
             self._host.spawn(self._end_changed(known), name="keys.changed")
 
     async def _end_changed(self, known: dict[str, Known]) -> None:
-        """End what came in with keys of which another gateway has taken the secret back."""
+        """End what came in with keys that another gateway has changed or taken back."""
         rows = await self._records()
         while True:
             try:
@@ -285,5 +319,6 @@ class KeyBook:
             else:
                 break
         for digest, one in known.items():
-            if digest not in kept or kept[digest].revoked:
+            now = kept.get(digest)
+            if now is None or now.revoked or now.terms != one.row.terms:
                 self._host.end_key(one.row.name)

@@ -1,4 +1,4 @@
-"""The operations of keys: make, list, rotate, revoke."""
+"""The operations of keys: make, list, change, rotate, revoke."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from hookgate import POSITIONAL, Invocation, NotAllowedError, OperationModel, TurnError, operation
+from hookgate import (
+    BILLS,
+    POSITIONAL,
+    Invocation,
+    NotAllowedError,
+    OperationModel,
+    TurnError,
+    operation,
+)
 from hookgate.builtin_plugins.keys.clients import Client, lines_for, url_of
 from hookgate.builtin_plugins.keys.terms import Terms, beyond, of_maker
 
@@ -29,6 +37,15 @@ class NewKey(Terms):
     """The client that it is for, which is told what to set."""
     url: Url = ""
     """Where clients reach this gateway, such as `https://models.acme.example`."""
+
+
+class ChangedKey(Terms):
+    """What of a key is to be another; the rest stays."""
+
+    name: Annotated[str, Field(max_length=64)]
+    """Its name."""
+    clear: tuple[str, ...] = ()
+    """What it is to be without, such as `usd` or `addresses`: as if nobody had ever said it."""
 
 
 class KeyMade(OperationModel):
@@ -75,7 +92,7 @@ class KeyRevoked(OperationModel):
 
 
 class KeyOperations:
-    """Keys of clients: make, list, rotate, revoke them."""
+    """Keys of clients: make, list, change, rotate, revoke them."""
 
     def __init__(self, book: KeyBook) -> None:
         self._book = book
@@ -103,16 +120,8 @@ class KeyOperations:
         asked = Terms.model_validate(
             params.model_dump(exclude={"name", "for_", "url"}, exclude_unset=True)
         )
-        terms = of_maker(asked, maker, host.clock.now())
-        if terms.principal(name, "").has_expired(host.clock.now()):
-            raise TurnError(
-                f"found the end {terms.expires}, which is over, expected one to come",
-                code="invalid_params",
-                action="say how long it is good for, such as `--expires 90d`",
-            )
-        _within(terms, name, invocation)
-        given = terms.model_dump(mode="json", exclude_defaults=True)
-        await host.record("key_made", by=maker.id, key=name, terms=given)
+        terms = _granted(asked, name, invocation)
+        await host.record("key_made", by=maker.id, key=name, terms=_told(terms))
         secret = await self._book.add(name, terms, params.for_ or "", maker.id)
         return self._made(invocation, name, secret, terms, params.for_, params.url)
 
@@ -126,6 +135,32 @@ class KeyOperations:
         now = invocation.host.clock.now()
         rows = [_row(row, now) for row in await self._book.all() if all or not row.revoked]
         return KeyRows(keys=rows)
+
+    @operation("keys.change", scope="operate")
+    async def change(self, invocation: Invocation, params: ChangedKey) -> KeyRow:
+        """Change what a key may do, and leave it its secret. It has your rights from then on.
+
+        What came in with it is closed, and comes again under what it may do now.
+
+        Examples:
+            hookgate keys change ci --usd 50 --expires 90d
+            hookgate keys change ci --clear addresses --clear rpm
+        """
+        host, name = invocation.host, params.name
+        if odd := sorted(set(params.clear) - set(Terms.model_fields)):
+            raise TurnError(
+                f"found {odd[0][:80]!r}, expected some of {', '.join(Terms.model_fields)}",
+                code="invalid_params",
+                action="name what is to be cleared as its option is called, with `_` for `-`",
+            )
+        known = await self._book.named(name)
+        before = known.terms.model_dump(exclude_defaults=True, exclude=set(params.clear))
+        fresh = params.model_dump(exclude={"name", "clear"}, exclude_unset=True)
+        terms = _granted(Terms.model_validate(before | fresh), name, invocation)
+        maker = invocation.principal.id
+        await host.record("key_changed", by=maker, key=name, terms=_told(terms))
+        await self._book.change(known, terms, maker)
+        return _row((await self._book.named(name)).row, host.clock.now())
 
     @operation("keys.rotate", scope="operate")
     async def rotate(
@@ -170,6 +205,35 @@ class KeyOperations:
         there = url.rstrip("/") or url_of(gateway.host, gateway.port)
         lines = lines_for(client, there, secret) if client else []
         return KeyMade(name=name, key=secret, lines=lines, expires=terms.expires)
+
+
+def _granted(asked: Terms, name: str, invocation: Invocation) -> Terms:
+    """Return what a key is given by whoever asks.
+
+    Raises:
+        TurnError: It is over already, or nobody would count what it limits.
+        NotAllowedError: It is more than they have.
+    """
+    host, maker = invocation.host, invocation.principal
+    terms = of_maker(asked, maker, host.clock.now())
+    if terms.principal(name, "").has_expired(host.clock.now()):
+        raise TurnError(
+            f"found the end {terms.expires}, which is over, expected one to come",
+            code="invalid_params",
+            action="say how long it is good for, such as `--expires 90d`",
+        )
+    if terms.metered and host.get(BILLS) is None:
+        raise TurnError(
+            "found a limit of what it uses, and no plugin that counts that",
+            code="invalid_params",
+            action="enable the plugin `metering`, or leave the limit out",
+        )
+    _within(terms, name, invocation)
+    return terms
+
+
+def _told(terms: Terms) -> dict[str, Any]:
+    return terms.model_dump(mode="json", exclude_defaults=True)
 
 
 def _within(terms: Terms, name: str, invocation: Invocation) -> None:

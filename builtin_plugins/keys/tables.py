@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from sqlalchemy import Connection, MetaData, Text, update
@@ -49,11 +50,11 @@ def add(connection: Connection, row: ClientKey) -> bool:
     return connection.execute(free.values(**values)).rowcount > 0
 
 
-def rotate(connection: Connection, name: str, before: str, digest: str, now: str) -> bool:
-    """Give a key that holds another secret, if it has still that of `before`."""
-    mine = KEYS.c.name == name, KEYS.c.digest == before, KEYS.c.revoked == ""
-    changed = update(KEYS).where(*mine).values(digest=digest, rotated=now)
-    return connection.execute(changed).rowcount > 0
+def change(connection: Connection, row: ClientKey, values: Mapping[str, str]) -> bool:
+    """Change a key, if it holds and has still the secret and the terms of `row`."""
+    same = KEYS.c.digest == row.digest, KEYS.c.terms == row.terms
+    mine = update(KEYS).where(KEYS.c.name == row.name, *same, KEYS.c.revoked == "")
+    return connection.execute(mine.values(**values)).rowcount > 0
 
 
 def revoke(connection: Connection, name: str, now: str) -> bool:

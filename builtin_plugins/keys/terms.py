@@ -94,6 +94,12 @@ class Terms(OperationModel):
     expires: Annotated[str, Field(max_length=64), AfterValidator(_end)] = ""
     """When it ends: `90d`, `2027-01-31`; never where it is empty."""
 
+    @property
+    def metered(self) -> bool:
+        """Whether something of it is counted, which takes a plugin that does."""
+        counted = (self.tokens, self.usd, self.rpm, self.tpm, self.parallel)
+        return any(most is not None for most in counted)
+
     def principal(self, name: str, client: str) -> Principal:
         """Return who comes in with the key called `name`."""
         return Principal(

@@ -34,6 +34,11 @@ def keys(found: Mapping[str, Any]) -> Iterator[Any]:
     yield table(rows, COLUMNS, "keys")
 
 
+def changed(found: Mapping[str, Any]) -> Iterator[Any]:
+    """Show a key that was changed."""
+    yield from keys({"keys": [found]})
+
+
 def revoked(found: Mapping[str, Any]) -> Iterator[Any]:
     """Show what was revoked."""
     yield f"{clean(found['name'])} is revoked"
@@ -51,5 +56,6 @@ VIEWS = {
     "keys.new": made,
     "keys.rotate": made,
     "keys.list": keys,
+    "keys.change": changed,
     "keys.revoke": revoked,
 }

@@ -246,7 +246,7 @@ class Gate:
             message=f"budget exceeded ({found})",
             action="an operator has been asked for more: send it again when it was raised"
             if asked
-            else "it is the budget of the key: whoever has made it can make one with more"
+            else "it is the key's own budget: operators raise it by `hookgate keys change`"
             if rule.name == OWN
             else f"the budget `{rule.name}` is for each {rule.scope}; `hookgate budgets show` "
             "tells more",

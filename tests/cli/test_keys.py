@@ -6,7 +6,7 @@ from tests.cli.conftest import CommandLine
 
 @pytest.fixture
 def builtin_plugins() -> tuple[str, ...]:
-    return ("control", "storage", "keys", "audit")
+    return ("control", "storage", "keys", "metering")
 
 
 def test_a_key_is_made_listed_and_revoked_by_commands(hookgate: CommandLine) -> None:
@@ -23,6 +23,8 @@ def test_a_key_is_made_listed_and_revoked_by_commands(hookgate: CommandLine) -> 
     assert rows["claude-code"]["limits"] == {"usd": "5"}
     shown = hookgate("keys", "list").out
     assert made["key"] not in shown
+    changed = hookgate("keys", "change", "ci", "--rpm", "9", "--clear", "models", "--json").json
+    assert changed["limits"] == {"rpm": 9}
     assert hookgate("keys", "rotate", "ci", "--json").json["key"] != made["key"]
     assert "ci is revoked" in hookgate("keys", "revoke", "ci").out
     assert "ci" not in hookgate("keys", "list", "--json").out

@@ -39,6 +39,13 @@ async def test_a_key_that_is_revoked_at_one_gateway_is_none_at_the_other_within_
                     assert await closed == 1008
             assert (await chat(two, key, "ci"))[0] == 401
             assert (await chat(one, key, "ci"))[0] == 401
+        key = await new(one, name="other")
+        async with two.socket(**bearer(key)) as socket:
+            closed = asyncio.ensure_future(socket.closed())
+            await one.post("/v1/operations/keys.change", {"name": "other", "models": ["other/*"]})
+            async with asyncio.timeout(1.5):
+                assert await closed == 1008
+        assert (await chat(two, key, "other"))[1]["ending"] == "failed"
         assert await differences(store, tables.METADATA) == []
 
 

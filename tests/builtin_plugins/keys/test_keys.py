@@ -237,13 +237,65 @@ async def test_a_key_has_budgets_and_limits_of_its_own(tmp_path: Path) -> None:
         error = (await chat(served, poor, "poor"))[1]["error"]
         assert error["code"] == "budget_exceeded"
         assert "day:" in error["message"]
-        assert "budget of the key" in error["action"]
+        assert "hookgate keys change" in error["action"]
         assert (await chat(served, dear, "dear"))[1]["error"]["code"] == "budget_exceeded"
         assert (await chat(served, free, "free"))[1]["ending"] == "done"
         rows = (await served.get("/v1/keys"))[1]["keys"]
         limits = {row["name"]: row["limits"] for row in rows}
         assert limits["slow"] == {"rpm": 2}
         assert limits["poor"] == {"tokens": 3, "window": "day"}
+
+
+async def test_a_key_is_changed_and_keeps_its_secret(tmp_path: Path) -> None:
+    async with keyed(tmp_path) as served:
+        change = "/v1/operations/keys.change"
+        key = await new(served, name="ci", tokens=3, addresses=["127.0.0.1"], expires="1h")
+        assert (await chat(served, key, "ci"))[1]["error"]["code"] == "budget_exceeded"
+        async with served.socket(**bearer(key)) as socket:
+            closed = asyncio.ensure_future(socket.closed())
+            status, row = await served.post(
+                change, {"name": "ci", "tokens": 1_000_000, "clear": ["addresses"]}
+            )
+            assert (status, row["limits"]) == (200, {"tokens": 1_000_000})
+            assert await closed == 1008
+        assert row["expires"]
+        # What was counted so far goes on being counted.
+        assert (await chat(served, key, "ci"))[1]["ending"] == "done"
+        assert (await served.post(change, {"name": "ci", "tokens": 5}))[0] == 200
+        assert (await chat(served, key, "ci"))[1]["error"]["code"] == "budget_exceeded"
+        status, answer = await served.post(change, {"name": "ci", "clear": ["nothing"]})
+        assert (status, "expected some of scopes" in answer["error"]["message"]) == (400, True)
+        status, answer = await served.post(change, {"name": "nobody"})
+        assert status == 404
+        status, answer = await served.post(change, {"name": "ci", "expires": "2020-01-01"})
+        assert (status, "which is over" in answer["error"]["message"]) == (400, True)
+
+
+async def test_nobody_gives_a_key_more_than_they_have_by_changing_it(tmp_path: Path) -> None:
+    section, made = tokens(ops={"scopes": ["chat", "operate"], "models": ["script/*"]}, root=OPS)
+    async with keyed(tmp_path, wire=section) as served:
+        key = await new(served, name="ci", by=made["root"], models=["script/one"])
+        change = "/v1/operations/keys.change"
+        for more in ({"models": ["*"]}, {"scopes": ["chat", "read"]}, {"clear": ["models"]}):
+            status, answer = await served.post(
+                change, {"name": "ci", **more}, **bearer(made["ops"])
+            )
+            if "clear" in more:  # Without a list of its own it has its maker's.
+                assert answer["limits"]["models"] == ["script/*"]
+                assert answer["by"] == "token:ops"
+            else:
+                assert status == 403, answer
+        assert (await chat(served, key, "ci"))[0] == 200
+
+
+async def test_limits_that_nobody_holds_let_nobody_in(tmp_path: Path) -> None:
+    async with keyed(tmp_path) as served:
+        key, free = await new(served, name="ci", rpm=5), await new(served, name="free")
+    async with keyed(tmp_path, builtin=("control", "storage", "keys")) as served:
+        status, answer = await chat(served, key, "ci")
+        assert (status, "no plugin holds them" in answer["error"]["message"]) == (401, True)
+        assert (await chat(served, free, "free"))[0] == 200
+        assert "no plugin that counts" in await refused(served, name="more", usd="5")
 
 
 async def test_what_the_claims_of_a_key_cannot_say_refuses_its_calls(tmp_path: Path) -> None:
