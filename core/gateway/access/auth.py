@@ -22,7 +22,7 @@ from hookgate import hookspecs
 from hookgate.core.domain.errors import HookError, StartError, WireError
 from hookgate.core.domain.models import Refusal
 from hookgate.core.domain.turn import ALL_SCOPES, Claim, Principal
-from hookgate.core.gateway.access.browser import BrowserSessions
+from hookgate.core.gateway.access.browser import BrowserSessions, of_plugin
 from hookgate.core.gateway.access.credentials import (
     COOKIE,
     FORMS,
@@ -343,7 +343,7 @@ class AccessGate:
         if SESSION in forms:
             taken = await self._with_session(request, forms)
         credential = read_credential(request.headers, taken, client=_shown(client))
-        if credential is None:
+        if credential is None or self._is_left_over(credential):
             return None if self.tokens.configured else self._owner(request)
         if credential.kind == "cookie":
             # Not counted: a foreign page could make the browser that it is in fail at will.
@@ -351,6 +351,14 @@ class AccessGate:
             if credential.name.startswith(SESSION_COOKIES):
                 return await self._check_session(credential, request, _counted(client))
         return await self._check(credential, request, _counted(client))
+
+    def _is_left_over(self, credential: Credential) -> bool:
+        """Whether it is a session's cookie of another time, when the settings had tokens.
+
+        Where they have none it can stand for nobody, and shuts no owner out.
+        """
+        session = credential.name.startswith(SESSION_COOKIES)
+        return session and not (self.tokens.configured or of_plugin(credential.value))
 
     async def _with_session(self, request: web.Request, forms: Collection[str]) -> Collection[str]:
         """Return the forms with the cookie by which a session comes over this connection.

@@ -69,6 +69,12 @@ _FORM = re.compile(
 )
 
 
+def of_plugin(cookie: str) -> bool:
+    """Whether a cookie says that it was opened by a credential that a plugin knows."""
+    match = _FORM.fullmatch(cookie)
+    return match is not None and match["kind"] == "c"
+
+
 @dataclass(frozen=True, slots=True)
 class BrowserSession:
     """A session that a cookie stands for.

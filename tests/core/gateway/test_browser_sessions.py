@@ -417,6 +417,23 @@ async def test_nobody_logs_in_where_no_token_is_needed() -> None:
         assert await status_of(served, {**OWN, "Cookie": f"{name}=v1.x"}) == 200
 
 
+async def test_a_session_of_a_token_that_went_shuts_no_owner_out(tmp_path: Path) -> None:
+    section, made = tokens(ann={})
+    keys = Keys(k_alice=ALICE)
+    switches = FileSwitches(tmp_path)
+    async with serving(model(), keys, wire=section) as served:
+        served.gate.host.provide(SWITCHES, switches)
+        of_token = await log_in(served, made["ann"])
+    async with serving(model(), keys) as served:
+        served.gate.host.provide(SWITCHES, switches)
+        of_key = await log_in(served, "k_alice")
+        assert (await served.get(PATH, headers=of_token))[1]["principal"] == "loopback"
+        # Who came by a key is who that says, or nobody.
+        assert (await served.get(PATH, headers=of_key))[1]["principal"] == "key:alice"
+        keys.keys.clear()
+        assert await status_of(served, of_key) == 401
+
+
 async def test_without_its_key_or_word_of_the_others_no_session_counts(tmp_path: Path) -> None:
     section, made = tokens(ann={})
     async with serving(wire=section, home=tmp_path) as served:
