@@ -17,6 +17,7 @@ BUILTIN = (
     "memory",
     "sanitizer",
     "awareness",
+    "packs",
     "planning",
     "discovery",
     "inventory",

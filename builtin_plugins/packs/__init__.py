@@ -1,0 +1,1 @@
+"""Packs: what the tools of coding agents do, told by the arguments of each call."""

@@ -1,0 +1,92 @@
+"""The `packs` plugin: says what calls of coding agents' tools do, by their arguments."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from hookgate import FLAG_NAMES, ClientCallFlags, Flags, Tool, Turn, TurnKey
+from hookgate.builtin_plugins.packs.settings import PacksSettings, ToolSettings
+from hookgate.hookspecs import hookimpl
+from hookgate.wire import canonical
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.packs.calls import Reader
+
+FOLDER: TurnKey[str] = TurnKey("packs.folder")
+"""The folder that the client of a turn works in; "" where nobody has said it."""
+
+EARLY = 4
+"""Messages at the beginning of a conversation in which a client tells of its surroundings."""
+
+
+class Plugin:
+    """Describes calls by the packs that are enabled, and by what the operator says."""
+
+    Settings = PacksSettings
+
+    def __init__(self, settings: PacksSettings) -> None:
+        self._settings = settings
+        self._reader: Reader | None = None
+
+    @hookimpl
+    def describe_client_call(
+        self, turn: Turn, tool: Tool, arguments: Mapping[str, Any]
+    ) -> ClientCallFlags | None:
+        """Say what a call does; nothing where neither a pack nor the operator knows the tool."""
+        said = self._by_operator(tool)
+        if self._settings.enabled:
+            folder = turn.get(FOLDER)
+            if folder is None:
+                folder = turn[FOLDER] = self._folder(turn)
+            known = self._packs().look(tool, arguments, folder)
+            said += [known] if known is not None else []
+        return ClientCallFlags.joined(said)
+
+    def _by_operator(self, tool: Tool) -> list[ClientCallFlags]:
+        return [
+            _declared(said)
+            for glob, said in self._settings.tools.items()
+            if fnmatchcase(tool.name, glob)
+            and said.schema_digest in ("", schema_digest(tool.schema))
+        ]
+
+    def _packs(self) -> Reader:
+        if self._reader is None:
+            # Whoever enables no pack pays nothing for their tables.
+            from hookgate.builtin_plugins.packs.calls import Reader
+
+            settings = self._settings
+            self._reader = Reader(
+                packs=settings.enabled,
+                runs=settings.workspace_code == "allow",
+                reference=frozenset(settings.hosts),
+            )
+        return self._reader
+
+    def _folder(self, turn: Turn) -> str:
+        """Return the folder that the client works in, as it says itself, within the settings'."""
+        from hookgate.builtin_plugins.packs.places import folder_of, is_workspace
+
+        early = [one.text for one in turn.history[:EARLY] if one.role == "user"]
+        told = [one for one in early if one.lstrip().startswith("<environment_context>")]
+        found = folder_of("\n".join([turn.system, *told]))
+        allowed = self._settings.workspaces
+        if not allowed:
+            return found
+        if any(found == one or found.startswith(f"{one}/") for one in allowed):
+            return found
+        only = allowed[0] if len(allowed) == 1 else ""
+        return only if not found and is_workspace(only) else ""
+
+
+def schema_digest(schema: Mapping[str, Any]) -> str:
+    """Return SHA-256 (hex) of a tool's schema."""
+    return hashlib.sha256(canonical(schema)).hexdigest()
+
+
+def _declared(said: ToolSettings) -> ClientCallFlags:
+    flags = Flags.from_mapping({name: getattr(said, name) for name in FLAG_NAMES})
+    return ClientCallFlags(flags=flags, why="the operator says so", confined=said.confined)

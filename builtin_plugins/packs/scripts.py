@@ -1,0 +1,164 @@
+"""Programs whose words are a language of their own: find, sed, awk."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from hookgate.builtin_plugins.packs.shell import UNKNOWN, Command, Group, Word
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.packs.commands import CommandLines, Folders
+
+_FIND = re.compile(
+    r"-(name|iname|path|ipath|wholename|regex|type|maxdepth|mindepth|newer|mtime|mmin|atime|ctime|size|"
+    r"empty|not|o|or|a|and|print|print0|prune|depth|ls|perm|user|group|readable|executable|writable|"
+    r"links|samefile|xdev|follow|L|H|P|E|regextype|quit|newermt|daystart|iregex|inum|true|false|printf)"
+)
+_VALUED = re.compile(
+    r"-(i?name|i?path|wholename|i?regex|type|maxdepth|mindepth|[mac]time|mmin|size|perm|user|group|"
+    r"links|regextype|newermt|printf|inum)"
+)
+_ADDRESS = r"(?:\d+|\$|/(?:[^/\\\n]|\\.)*/[I]?)"
+_SED = re.compile(
+    rf"\s*(?:{_ADDRESS}(?:\s*,\s*(?:{_ADDRESS}|\+\d+))?)?\s*!?\s*"
+    r"(?:[pdqDPgGhHxnN=]|q\d*|s(?P<mark>[/|#,:@!])(?:(?!(?P=mark))[^\\\n]|\\.)*(?P=mark)"
+    r"(?:(?!(?P=mark))[^\\\n]|\\.)*(?P=mark)[gipI0-9]*)\s*"
+)
+_AWK = re.compile(
+    r"system|getline|\||>|ENVIRON|@|\bclose\b|\bprintf?\s+.*>|-f|load|include|extension|PROCINFO|ARGV|ARGC"
+)
+
+
+def fed_by(feeding: Command | Group | None) -> Word:
+    """Return the word that stands for the names that a program prints for another one.
+
+    Programs that list what a search has found name files in their folder. With ``find -name`` the
+    names are like its pattern; those of `rg` and of git are no hidden ones, or on record anyhow.
+    """
+    unknown = Word(text=UNKNOWN, split=True)
+    if not isinstance(feeding, Command) or not feeding.words:
+        return unknown
+    texts = [word.text for word in feeding.words]
+    if texts[0] == "find" and "-o" not in texts and not {"-printf", "-or"} & {*texts}:
+        for option, pattern in pairwise(texts):
+            if option == "-name" and re.fullmatch(r"\*?[\w*-]*\.\w+", pattern):
+                return Word(text=f"./{pattern}", glob=True)
+    lists = {"-l", "--files-with-matches", "--files", "-rl", "-rln", "-lr"} & {*texts}
+    if texts[0] == "rg" and lists:
+        return Word(text="./listed", glob=True)
+    if texts[:2] in (["git", "ls-files"], ["git", "grep"]) and (lists or texts[1] == "ls-files"):
+        return Word(text="./listed", glob=True)
+    return unknown
+
+
+def find(lines: CommandLines, words: Sequence[Word], folders: Folders) -> None:
+    """Look at ``find``: where it looks, and what it does with what it finds."""
+    rest = list(words)
+    starts: list[Word] = []
+    while rest and not re.match(r"[-(!]", rest[0].text):
+        starts.append(rest.pop(0))
+    lines.read_from(starts, folders)
+    pattern = next((b for a, b in pairwise(rest) if a.text in ("-name", "-iname")), None)
+    while rest:
+        word = rest.pop(0)
+        if word.text in ("-exec", "-execdir"):
+            rest = _exec(lines, rest, pattern, folders)
+        elif _VALUED.fullmatch(word.text) and rest:
+            rest.pop(0)
+        elif word.text in ("-newer", "-samefile") and rest:
+            lines.read_from((rest.pop(0),), folders)
+        elif word.text in ("(", ")", "!"):
+            continue
+        elif not word.known or not _FIND.fullmatch(word.text):
+            lines.findings.ask(f"find {word.text[:60]}")
+            return
+    lines.findings.read("lists with find")
+
+
+def _exec(
+    lines: CommandLines, rest: list[Word], pattern: Word | None, folders: Folders
+) -> list[Word]:
+    end = next((n for n, one in enumerate(rest) if one.text in (";", "+")), None)
+    if not end:
+        lines.findings.ask("find runs a program without an end")
+        return []
+    program, left = rest[:end], rest[end + 1 :]
+    if any("{}" in one.text and one.text != "{}" for one in program) or program[0].text == "{}":
+        lines.findings.ask("find puts names of files into a word")
+        return left
+    sure = pattern is not None and re.fullmatch(r"\*?[\w*-]*\.\w+", pattern.text)
+    found = Word(text=f"./{pattern.text}", glob=True) if sure and pattern else Word(text=UNKNOWN)
+    lines.program([found if one.text == "{}" else one for one in program], folders)
+    return left
+
+
+def sed(lines: CommandLines, words: Sequence[Word], folders: Folders) -> None:
+    """Look at ``sed``: scripts of a few harmless commands, and the files behind them."""
+    texts: list[Word] = []
+    files: list[Word] = []
+    inplace, given = False, any(word.text in ("-e", "--expression") for word in words)
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word.text in ("-e", "--expression") and rest:
+            texts.append(rest.pop(0))
+        elif word.text in (
+            "-n",
+            "-E",
+            "-r",
+            "-u",
+            "-s",
+            "--quiet",
+            "-nE",
+            "-nr",
+            "-En",
+            "-z",
+            "--",
+        ):
+            continue
+        elif word.text in ("-i", "-i.bak", "-i.orig", "--in-place", "-Ei", "-i.tmp"):
+            inplace = True
+            if rest and rest[0].text == "" and word.text == "-i":
+                rest.pop(0)  # as on a Mac
+        elif word.text.startswith("-"):
+            lines.findings.ask(f"sed {word.text[:60]}")
+            return
+        elif not given and not texts:
+            texts.append(word)
+        else:
+            files.append(word)
+    for script in texts:
+        if not script.known or not all(_SED.fullmatch(one) for one in _commands(script.text)):
+            lines.findings.ask("no pack reads this script of sed")
+    lines.read_from(files, folders)
+    if inplace:
+        lines.write_to(files, folders, "sed -i")
+    else:
+        lines.findings.read("reads with sed")
+
+
+def _commands(script: str) -> list[str]:
+    """Return the commands of a script: those between ``;`` where no command has one within it."""
+    if _SED.fullmatch(script):
+        return [script]
+    return script.split(";")
+
+
+def awk(lines: CommandLines, words: Sequence[Word], folders: Folders) -> None:
+    """Look at ``awk``: a program that only computes and prints, and the files behind it."""
+    rest = list(words)
+    while rest and rest[0].text.startswith("-"):
+        option = rest.pop(0).text
+        if option in ("-F", "-v") and rest:
+            rest.pop(0)
+        elif not re.fullmatch(r"-F.{1,4}|-v\w+=[\w.]*", option):
+            lines.findings.ask(f"awk {option[:60]}")
+            return
+    if not rest or not rest[0].known or _AWK.search(rest[0].text):
+        lines.findings.ask("no pack reads this program of awk")
+        return
+    lines.read_from(rest[1:], folders)
+    lines.findings.read("reads with awk")

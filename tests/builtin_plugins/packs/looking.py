@@ -1,0 +1,38 @@
+"""Command lines and calls, as the packs see them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hookgate.builtin_plugins.packs.calls import Reader
+from hookgate.builtin_plugins.packs.commands import CommandLines
+from hookgate.builtin_plugins.packs.findings import Findings
+from hookgate.builtin_plugins.packs.places import Workspace
+from hookgate.builtin_plugins.packs.tables import PACKS, programs
+from hookgate.core.domain.tools import ClientCallFlags, Tool
+
+ROOT = "/home/ada/shop"
+
+
+def looked_at(line: str, root: str = ROOT, *, runs: bool = True) -> Findings:
+    """Return what a command line comes to."""
+    findings, tables = Findings(), programs()
+    CommandLines(tables, Workspace(root, tables.names), findings, runs=runs).text(line)
+    return findings
+
+
+def client_tool(name: str, schema: dict[str, Any] | None = None) -> Tool:
+    return Tool(
+        name=name,
+        description="",
+        schema={"type": "object"} if schema is None else schema,
+        owner="client",
+        sandbox="client",
+    )
+
+
+def called(
+    name: str, packs: tuple[str, ...] = PACKS, root: str = ROOT, /, **arguments: Any
+) -> ClientCallFlags | None:
+    """Return what the packs say of a call of a tool that the request does not list."""
+    return Reader(packs=packs).look(client_tool(name), arguments, root)
