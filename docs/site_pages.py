@@ -42,6 +42,7 @@ NAV: dict[str, list[str]] = {
     "Use": [
         "docs/quickstart.md",
         "docs/configuration.md",
+        "docs/runbooks.md",
         "docs/deploying.md",
         "docs/capabilities.md",
         "docs/cards.md",

@@ -94,6 +94,34 @@ def test_a_copy_is_put_back_into_an_empty_home_and_verifies(
 
 
 @pytest.mark.slow
+def test_a_copy_is_rehearsed_elsewhere_and_nothing_of_ones_own_is_touched(
+    hookgate: CommandLine, tmp_path: Path
+) -> None:
+    home = filled(hookgate)
+    archive = tmp_path / "copy.tar"
+    assert hookgate("backup", str(archive), "--with-keys").code == 0
+    before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    checked = hookgate("backup", "check", str(archive), "--json")
+    assert checked.code == 0, checked.err
+    assert checked.json["ok"]
+    assert checked.json["audit"]["rows"] > 0
+    assert "keys/openai_api_key" in checked.json["holds"]
+    assert {row["plugin"] for row in checked.json["tables"]} >= {"storage", "audit"}
+    after = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    assert after == before
+
+    # A record that somebody has changed is found, although the copy is whole.
+    with closing(sqlite3.connect(home / "hookgate.db")) as store:
+        store.execute("UPDATE audit_entry SET outcome = 'allow!' WHERE seq = 1")
+        store.commit()
+    assert hookgate("backup", str(archive), "--force").code == 0
+    checked = hookgate("backup", "check", str(archive))
+    assert checked.code == 1
+    assert "it cannot be relied on" in checked.out
+    assert hookgate("backup", "chek", str(archive)).code == 2
+
+
+@pytest.mark.slow
 def test_keys_are_copied_by_choice_alone_and_come_back_closed(
     hookgate: CommandLine, tmp_path: Path
 ) -> None:

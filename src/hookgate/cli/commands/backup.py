@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,14 +13,25 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.storage.backup import Kept
 
 
+CHECK = "check"
+"""Stands in the place of a target, before a copy that is to be looked at."""
+
+FILES = ("audit.key", "audit.head", "revoked-tokens.json", "config.toml")
+"""What a copy may hold beside the store, by its names in it."""
+
+
 def backup(
     ctx: typer.Context,
     target: Annotated[
         Path,
         typer.Argument(
-            help="A folder, in which the copy is named by the time; or a file, such as x.tar."
+            help="A folder, in which the copy is named by the time; or a file, such as x.tar. "
+            "Or `check`, and the copy behind it."
         ),
     ],
+    copy: Annotated[
+        Path | None, typer.Argument(help="Behind `check`: what `hookgate backup` wrote.")
+    ] = None,
     with_keys: Annotated[
         bool, typer.Option("--with-keys", help="Copy the key files of providers as well.")
     ] = False,
@@ -32,8 +43,13 @@ def backup(
     The gateway may run meanwhile. The file holds all that was said, and the key of the audit:
     it is readable by its owner alone, and belongs where nobody else reads.
 
-    Example:
+    With `check` a copy is put back into a folder of its own and a gateway is started there, which
+    verifies the record and brings the tables up to date. Exit code 1 if it cannot be used; nothing
+    of yours is touched.
+
+    Examples:
         hookgate backup ~/backups --with-keys
+        hookgate backup check ~/backups/hookgate-20260102T030405Z.tar
     """
     from datetime import UTC, datetime
 
@@ -41,6 +57,13 @@ def backup(
 
     del as_json  # Read by the state.
     state = state_of(ctx)
+    if str(target) == CHECK and copy is not None:
+        _check(state, copy.expanduser())
+        return
+    if copy is not None:
+        raise typer.BadParameter(
+            f"found {str(target)!r} before it, expected `{CHECK}`", param_hint="COPY"
+        )
     kept = _kept(state, keys=with_keys)
     place, names = back_up(kept, target.expanduser(), now=datetime.now(UTC), force=force)
     data = {"file": str(place), "holds": names}
@@ -81,6 +104,56 @@ def restore(
         state.out.print("look whether all is well: hookgate audit verify", style="dim")
 
     state.show({"files": [str(place) for place in places]}, render)
+
+
+def _check(state: State, copy: Path) -> None:
+    """Show whether a copy can be used."""
+    found = state.run(_rehearsed(state, copy))
+    audit, outdated = found["audit"], [row for row in found["tables"] if not row["current"]]
+    ok = audit["ok"] and not outdated
+
+    def render(console: object) -> None:
+        state.out.print(f"{copy} holds {', '.join(found['holds'])}", markup=False, soft_wrap=True)
+        record = "is as it was written" if audit["ok"] else f"is wrong: {audit['why']}"
+        state.out.print(f"the record of {audit['rows']} rows {record}", markup=False)
+        for row in outdated:
+            state.out.print(f"the tables of {row['plugin']} are at {row['version']}", markup=False)
+        state.out.print("it can be put back" if ok else "it cannot be relied on")
+
+    state.show({"ok": ok, "file": str(copy), **found}, render)
+    if not ok:
+        raise typer.Exit(1)
+
+
+async def _rehearsed(state: State, copy: Path) -> dict[str, Any]:
+    """Put a copy back where nobody else is, start there, and return what was found.
+
+    Raises:
+        BackupError: It is no copy, or is damaged.
+        StartError: No gateway of this version starts with it.
+    """
+    import asyncio
+    import tempfile
+
+    from hookgate.builtin_plugins.storage.backup import Kept, put_back
+    from hookgate.cli.client.local import LocalClient
+    from hookgate.cli.terminal.trace import isolated
+
+    with tempfile.TemporaryDirectory(prefix="hookgate-rehearsal-") as folder:
+        home = Path(folder)
+        store = home / "hookgate.db"
+        kept = Kept(store=store, files={name: home / name for name in FILES}, keys=home / "keys")
+        places = await asyncio.to_thread(put_back, kept, copy, force=False)
+        settings = isolated(state.settings, folder, demo=True)
+        # Its own keys and channels are none of the copy's business.
+        plugin = {"storage": {"fallback": "refuse"}, "embedding": {"embedder": "none"}}
+        settings = settings.model_copy(update={"plugin": plugin})
+        async with state.gateway(settings) as gateway:
+            client = LocalClient(gateway)
+            audit = await client.call("audit.verify", {"heads": []})
+            tables = (await client.call("db.status"))["tables"]
+    holds = sorted(str(place.relative_to(home)) for place in places)
+    return {"holds": holds, "audit": audit, "tables": tables}
 
 
 def _kept(state: State, *, keys: bool) -> Kept:
