@@ -154,8 +154,12 @@ class SqlQuestions:
             rows = _taken(connection, [question_id])
             return _settled(rows[0]) if rows else Settled(state=state, why=why)
 
+        waiting = self._waiting.get(question_id)
         try:
-            return await self._store.write(work)
+            settled = await self._store.write(work)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(settled)
+            return settled
         finally:
             self._waiting.pop(question_id, None)
 

@@ -86,6 +86,13 @@ async def test_of_racing_answers_one_counts_and_what_goes_with_it_is_written_onc
     assert (await questions.end("ask_1", "withdrawn", "late")) == settled.result()
 
 
+async def test_whoever_ends_a_question_ends_the_wait_for_it(store: SqlStore) -> None:
+    questions = opened(store)
+    settled = await questions.ask(question())
+    ended = await questions.end("ask_1", "expired", "its client waits no longer")
+    assert (await settled, ended.state) == (ended, "expired")
+
+
 async def test_an_answer_whose_company_fails_is_none(store: SqlStore) -> None:
     questions = opened(store)
     settled = await questions.ask(question())
