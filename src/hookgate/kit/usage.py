@@ -23,6 +23,8 @@ __all__ = [
     "UsageError",
     "UsageMissingError",
     "anthropic_messages",
+    "as_anthropic_messages",
+    "as_openai_chat",
     "count_of",
     "gemini_content",
     "llama_cpp_completion",
@@ -254,6 +256,53 @@ def _anthropic(table: Mapping[str, Any]) -> Usage:
         output_tokens=said - thought,
         reasoning_tokens=thought,
     )
+
+
+# -- and written, for clients that speak these protocols -------------------------------
+
+
+def as_openai_chat(usage: Usage) -> dict[str, Any]:
+    """Return usage as Chat Completions has it: the parts are parts of the sums."""
+    given: dict[str, int] = {
+        "cached_tokens": usage.cache_read_tokens,
+        "audio_tokens": usage.audio_input_tokens,
+    }
+    if written := usage.cache_write_tokens + usage.cache_write_hour_tokens:
+        given["cache_write_tokens"] = written
+    if usage.image_input_tokens:
+        given["image_tokens"] = usage.image_input_tokens
+    said = {
+        "reasoning_tokens": usage.reasoning_tokens,
+        "audio_tokens": usage.audio_output_tokens,
+    }
+    if usage.image_output_tokens:
+        said["image_tokens"] = usage.image_output_tokens
+    return {
+        "prompt_tokens": usage.total_input,
+        "completion_tokens": usage.total_output,
+        "total_tokens": usage.total,
+        "prompt_tokens_details": given,
+        "completion_tokens_details": said,
+    }
+
+
+def as_anthropic_messages(usage: Usage) -> dict[str, Any]:
+    """Return usage as Messages has it: what was cached stands beside the rest of the input."""
+    written, hour = usage.cache_write_tokens, usage.cache_write_hour_tokens
+    counts: dict[str, Any] = {
+        "input_tokens": usage.input_tokens + usage.audio_input_tokens + usage.image_input_tokens,
+        "cache_creation_input_tokens": written + hour,
+        "cache_read_input_tokens": usage.cache_read_tokens,
+        "output_tokens": usage.total_output,
+    }
+    if hour:
+        counts["cache_creation"] = {
+            "ephemeral_5m_input_tokens": written,
+            "ephemeral_1h_input_tokens": hour,
+        }
+    if usage.reasoning_tokens:
+        counts["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
+    return counts
 
 
 # -- Gemini ------------------------------------------------------------------------
