@@ -23,6 +23,7 @@ BUILTIN = (
     "inventory",
     "tools",
     "schedules",
+    "compat",
     "wasm",
     "channels",
 )

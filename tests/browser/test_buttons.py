@@ -69,14 +69,7 @@ ADDRESSES = (
     *("capabilities?show=accept", "graph", "graph?focus=tool:calculate", "memory"),
     *("memory/{fact}", "memory?show=search", "memory?show=recall", "audit", "system"),
     *("system/plugins", "system/plugins/memory", "system/channels", "system/schedules"),
-    *(
-        "system/tokens",
-        "system/keys",
-        "system/sandbox",
-        "system/settings",
-        "system/log",
-        "no-such-view",
-    ),
+    *("system/tokens", "system/sandbox", "system/settings", "system/log", "no-such-view"),
 )
 ENDS = ("Log out",)
 """What ends the walk."""

@@ -15,7 +15,6 @@ EMPTY = {
     "audit list": "each tool call leaves rows here",
     "examples list": "nothing was learned from use so far",
     "token list": "hookgate token new NAME",
-    "keys list": "hookgate keys new",
     "budgets show": "hookgate budgets set NAME",
     "wasm list": "hookgate wasm install FOLDER",
 }

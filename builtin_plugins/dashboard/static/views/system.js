@@ -11,7 +11,6 @@ const PARTS = {
   channels: ["Channels", Channels, "channels list"],
   schedules: ["Schedules", Schedules, "schedules list --runs 5"],
   tokens: ["Tokens", Tokens, "token list"],
-  keys: ["Keys", Keys, "keys list"],
   sandbox: ["Sandbox", Sandbox, "wasm list"],
   settings: ["Settings", Settings],
   log: ["Log", Log],
@@ -130,23 +129,6 @@ function Tokens() {
       ["Scopes", (row) => html`<${Text} text=${row.scopes.join(", ")} />`],
       ["State", (row) => (row.revoked ? html`<span class="bad">revoked</span>` : html`<span class="good">valid</span>`)],
       ["", (row) => html`<${Does} name="token.revoke" params=${{ name: row.name }} done=${again} sure="Revoke for good" why=${row.revoked ? "It is revoked." : ""}>Revoke<//>`],
-    ]} /></div>`;
-}
-
-function Keys() {
-  const gate = useGate();
-  const { data, problem, again } = useOperation("keys.list", gate.may("operate") ? {} : null);
-  if (!gate.may("operate")) return html`<p class="empty">Keys are for those with the scope operate.</p>`;
-  return html`<div><${Wrong} problem=${problem} />
-    <${Table} label="Keys" rows=${data?.keys} keyOf=${(row) => row.name} empty=${html`There are no keys. <code>hookgate keys new --for claude-code</code> makes one, and says what its client is told.`} columns=${[
-      ["Name", (row) => html`<${Text} text=${row.name} />`],
-      ["Client", (row) => html`<${Text} text=${row.client} />`],
-      ["Scopes", (row) => html`<${Text} text=${row.scopes.join(", ")} />`],
-      ["Limits", (row) => html`<${Text} text=${Object.entries(row.limits).map(([name, value]) => `${name} ${value}`).join("; ")} />`],
-      ["Made by", (row) => html`<${Text} text=${row.by} />`],
-      ["Ends", (row) => row.expires && html`<${Time} at=${row.expires} />`],
-      ["State", (row) => html`<span class=${row.state === "active" ? "good" : "bad"}>${row.state}</span>`],
-      ["", (row) => html`<${Does} name="keys.revoke" params=${{ name: row.name }} done=${again} sure="Revoke for good">Revoke<//>`],
     ]} /></div>`;
 }
 

@@ -1,0 +1,1 @@
+"""Other people's clients, unmodified: OpenAI's and Anthropic's wires, guarded."""

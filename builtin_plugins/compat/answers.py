@@ -1,0 +1,108 @@
+"""What both wires' answers are made of: stop reasons, and pieces put together.
+
+A writer turns a turn's events into the frames of its wire. Frames of an upstream that speaks the
+same wire go out as they came, so that nothing is lost; where a guard has changed something, or the
+upstream speaks another wire, the writer makes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol, TypeAlias
+
+from hookgate import Event, StopReason, Turn
+
+WireFrame: TypeAlias = dict[str, Any]
+"""One event of a stream."""
+
+CHAT_STOPS: Mapping[StopReason, str] = {
+    "end": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "refusal": "content_filter",
+}
+MESSAGES_STOPS: Mapping[StopReason, str] = {
+    "end": "end_turn",
+    "stop_sequence": "stop_sequence",
+    "tool_use": "tool_use",
+    "max_tokens": "max_tokens",
+    "refusal": "refusal",
+}
+
+
+class Writer(Protocol):
+    """Writes one answer."""
+
+    def take(self, event: Event) -> Iterable[WireFrame]:
+        """Return the frames that an event of the turn brings."""
+
+    def end(self, turn: Turn, said: str = "") -> Iterable[WireFrame]:
+        """Return the last frames of an answer that is whole.
+
+        Args:
+            turn: The turn, ended.
+            said: What the gateway says in the place of calls that it has denied.
+        """
+
+
+class Pieces(list[str]):
+    """A text while it comes: joined once, at its end."""
+
+
+ATOMS = frozenset(("role", "type", "id", "name", "index", "signature"))
+"""Texts that are whole where they stand, and no pieces of longer ones."""
+
+
+def merge(into: dict[str, Any], delta: Mapping[str, Any]) -> None:
+    """Add what a delta brings: texts and lists grow, objects are merged, the rest is replaced."""
+    for key, value in delta.items():
+        known = into.get(key)
+        if isinstance(value, str) and key not in ATOMS:
+            if isinstance(known, Pieces):
+                known.append(value)
+            else:
+                into[key] = Pieces((value,))
+        elif isinstance(value, dict):
+            if not isinstance(known, dict):
+                known = into[key] = {}
+            merge(known, value)
+        elif isinstance(value, list):
+            if not isinstance(known, list):
+                known = into[key] = []
+            _extend(known, value)
+        elif value is not None or key not in into:
+            into[key] = value
+
+
+def _extend(into: list[Any], items: Iterable[Any]) -> None:
+    """Add the items of a list; those with an ``index`` find the one that they go on with."""
+    for item in items:
+        index = item.get("index") if isinstance(item, dict) else None
+        if not isinstance(index, int):
+            into.append(item)
+            continue
+        known = next((one for one in into if one.get("index") == index), None)
+        if known is None:
+            known = {}
+            into.append(known)
+        merge(known, item)
+
+
+def joined(value: Any) -> Any:
+    """Return what was merged, with its texts in one piece each."""
+    if isinstance(value, Pieces):
+        return "".join(value)
+    if isinstance(value, dict):
+        return {key: joined(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [joined(one) for one in value]
+    return value
+
+
+def came_by(event: Event) -> list[WireFrame]:
+    """Return the frames that an event came by, of an upstream that speaks the client's wire."""
+    raw = getattr(event.value, "raw", None)
+    if raw is None:
+        return []
+    return list(raw.data) if isinstance(raw.data, list) else [raw.data]

@@ -1,0 +1,299 @@
+"""Chat Completions: a client's request, read.
+
+The shapes are those of https://platform.openai.com/docs/api-reference/chat/create. What the
+gateway has no word for stays in the body as it came; `Asked.foreign` names it for other wires.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from hookgate import Link, Message, Opaque, Part, SystemText, Text, Tool, ToolResultPart, ToolUse
+from hookgate.builtin_plugins.compat.fields import (
+    MOST_MESSAGES,
+    MOST_PARTS,
+    MOST_TOOLS,
+    Asked,
+    Fields,
+    bad,
+    check_calls,
+    check_tools,
+    media_of,
+    parameters_of,
+    tool_of,
+    url_of,
+)
+from hookgate.wire import Raw, StrictJSONError, came_as, loads
+
+WIRE = "openai-chat"
+
+MAPPED = frozenset(
+    (
+        "model",
+        "messages",
+        "tools",
+        "stream",
+        "stream_options",
+        "max_tokens",
+        "max_completion_tokens",
+        "temperature",
+        "stop",
+        "top_p",
+        "seed",
+        "frequency_penalty",
+        "presence_penalty",
+        "logprobs",
+        "top_logprobs",
+        "tool_choice",
+        "parallel_tool_calls",
+        "response_format",
+        "reasoning_effort",
+        "service_tier",
+        "prompt_cache_key",
+        "user",
+        "n",
+    )
+)
+"""The fields that the gateway has a word for."""
+
+HARMLESS = frozenset(("store", "metadata", "safety_identifier", "prompt_cache_retention"))
+"""The fields that change nothing of an answer."""
+
+OF_MESSAGES = frozenset(
+    ("role", "content", "tool_calls", "tool_call_id", "refusal", "reasoning_content", "reasoning")
+) | frozenset(("annotations",))
+OF_PARTS: Mapping[str, frozenset[str]] = {
+    "text": frozenset(("type", "text")),
+    "refusal": frozenset(("type", "refusal")),
+    "image_url": frozenset(("type", "image_url")),
+    "input_audio": frozenset(("type", "input_audio")),
+    "file": frozenset(("type", "file")),
+}
+
+AUDIO = {"wav": "audio/wav", "mp3": "audio/mpeg"}
+DATA = re.compile(r"data:([a-z]+/[a-z0-9.+-]+);base64,")
+SYSTEM = ("system", "developer")
+CHOICES = ("none", "auto", "required")
+
+
+def read(body: dict[str, Any]) -> Asked:
+    """Read a request.
+
+    Raises:
+        WireError: It is none, or asks for what cannot be guarded.
+    """
+    fields = Fields(body)
+    model = fields.needed("model")
+    _refuse(fields)
+    system, messages, foreign = _conversation(fields)
+    tools, hosted = _tools(fields)
+    if "web_search_options" in fields:
+        hosted = (*hosted, "web_search_options")
+    return Asked(
+        wire=WIRE,
+        model=model,
+        stream=fields.flag("stream") or False,
+        usage=fields.object("stream_options").flag("include_usage") or False,
+        system=system,
+        messages=messages,
+        tools=tools,
+        parameters=parameters_of(fields, _parameters(fields)),
+        body=body,
+        foreign=(*fields.beyond(MAPPED | HARMLESS), *foreign),
+        hosted=hosted,
+        session=fields.text("prompt_cache_key"),
+    )
+
+
+def _refuse(fields: Fields) -> None:
+    """Refuse what is another path's, or what nobody could judge."""
+    if "messages" not in fields:
+        other = "/v1/responses" if "input" in fields else ""
+        action = f"send it to {other}" if other else "send `messages`"
+        raise bad("messages", "expected a list of messages", action=action)
+    if "system" in fields:
+        raise bad(
+            "system",
+            "it is a field of Anthropic's Messages, expected a message with the role `system`",
+            action="send a request of that wire to /v1/messages",
+        )
+    for name in ("functions", "function_call"):
+        if name in fields:
+            raise bad(name, "it is the old form, expected `tools` and `tool_choice`")
+    if fields.count("n") not in (None, 1):
+        fields.wrong("n", "1: of several answers nobody could say whose calls are judged")
+
+
+# -- the conversation ---------------------------------------------------------------
+
+
+def _conversation(
+    fields: Fields,
+) -> tuple[tuple[SystemText, ...], tuple[Message, ...], tuple[str, ...]]:
+    system: list[SystemText] = []
+    placed: list[tuple[str, Message]] = []
+    foreign: list[str] = []
+    for item in fields.objects("messages", MOST_MESSAGES):
+        raw = Raw(wire=WIRE, data=item.raw)
+        role = item.needed("role")
+        foreign.extend(item.beyond(OF_MESSAGES))
+        if role in SYSTEM and not placed:
+            text = "".join(part.text for part in _parts(item, foreign) if isinstance(part, Text))
+            system.append(came_as(SystemText(text=text, stable=True), raw))
+            continue
+        if role in SYSTEM:
+            foreign.append(f"{item.at} with the role {role!r}")
+        placed.append((item.at, came_as(_message(item, role, foreign), raw)))
+    if not placed:
+        raise bad("messages", "expected a message that is none of the system's")
+    check_calls(placed)
+    return tuple(system), tuple(message for _, message in placed), tuple(foreign)
+
+
+def _message(item: Fields, role: str, foreign: list[str]) -> Message:
+    match role:
+        case "user" | "system" | "developer":
+            parts = _parts(item, foreign)
+            if not parts:
+                item.wrong("content", "text, or parts")
+            return Message(role="user", parts=parts)
+        case "assistant":
+            said = _parts(item, foreign)
+            refusal = item.text("refusal")
+            calls = tuple(_call(one) for one in item.objects("tool_calls", MOST_PARTS))
+            parts = (*said, *((Text(refusal),) if refusal else ()), *calls)
+            return Message(role="assistant", parts=parts)
+        case "tool":
+            parts = _parts(item, foreign)
+            content = "".join(part.text for part in parts if isinstance(part, Text))
+            result = ToolResultPart(tool_use_id=item.needed("tool_call_id"), content=content)
+            return Message(role="tool", parts=(result,))
+    raise item.problem("role", "one of system, developer, user, assistant and tool")
+
+
+def _parts(item: Fields, foreign: list[str]) -> tuple[Part, ...]:
+    content = item.raw.get("content")
+    if isinstance(content, str):
+        return (Text(content),)
+    if content is not None and not isinstance(content, list):
+        item.wrong("content", "text, or a list of parts")
+    return tuple(_part(one, foreign) for one in item.objects("content", MOST_PARTS))
+
+
+def _part(item: Fields, foreign: list[str]) -> Part:
+    kind = item.needed("type")
+    foreign.extend(item.beyond(OF_PARTS.get(kind, frozenset(("type",)))))
+    part: Part
+    match kind:
+        case "text" | "refusal":
+            part = Text(item.text(kind))
+        case "image_url":
+            image = item.object("image_url")
+            part = url_of(image, image.needed("url"))
+        case "input_audio":
+            audio = item.object("input_audio")
+            media = AUDIO.get(audio.needed("format")) or audio.wrong("format", "wav or mp3")
+            part = media_of(audio, media, audio.needed("data"))
+        case "file":
+            part = _file(item.object("file"), foreign)
+        case _:
+            foreign.append(f"{item.at} of the type {kind!r}")
+            part = Opaque(provider=WIRE, data=item.raw)
+    return came_as(part, Raw(wire=WIRE, data=item.raw))
+
+
+def _file(item: Fields, foreign: list[str]) -> Part:
+    if "file_data" not in item:
+        foreign.append(item.place("file_id"))
+        return Link(uri=f"file:{item.needed('file_id')}", name=item.text("filename"))
+    data = item.needed("file_data")
+    head = DATA.match(data)
+    media, data = (head[1], data[head.end() :]) if head else ("application/pdf", data)
+    return media_of(item, media, data, name=item.text("filename"))
+
+
+def _call(item: Fields) -> Part:
+    kind = item.text("type") or "function"
+    if kind != "function":
+        item.wrong("type", "`function`: other calls cannot be judged")
+    function = item.object("function")
+    written = function.text("arguments")
+    try:
+        given = loads(written) if written.strip() else {}
+    except StrictJSONError:
+        given = None
+    use = ToolUse(
+        id=item.needed("id"),
+        name=function.needed("name"),
+        input=given if isinstance(given, dict) else written,
+    )
+    return came_as(use, Raw(wire=WIRE, data=item.raw))
+
+
+# -- the tools ----------------------------------------------------------------------
+
+
+def _tools(fields: Fields) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
+    tools: list[tuple[Fields, Tool]] = []
+    hosted: list[str] = []
+    for item in fields.objects("tools", MOST_TOOLS):
+        kind = item.text("type") or "function"
+        if kind == "custom":
+            item.wrong("type", "`function`: a call in free text cannot be judged yet")
+        if kind != "function":
+            hosted.append(kind)
+            continue
+        function = item.object("function")
+        tool = tool_of(function, "parameters")
+        tools.append((function, came_as(tool, Raw(wire=WIRE, data=item.raw))))
+    return check_tools(tools), tuple(hosted)
+
+
+# -- how it is asked ----------------------------------------------------------------
+
+
+def _parameters(fields: Fields) -> dict[str, Any]:
+    return {
+        "max_output_tokens": fields.count("max_completion_tokens") or fields.count("max_tokens"),
+        "temperature": fields.number("temperature", 0, 2),
+        "stop": fields.texts("stop"),
+        "top_p": fields.number("top_p", 0, 1),
+        "seed": fields.count("seed", -(2**53)),
+        "frequency_penalty": fields.number("frequency_penalty", -2, 2),
+        "presence_penalty": fields.number("presence_penalty", -2, 2),
+        "logprobs": fields.flag("logprobs"),
+        "top_logprobs": fields.count("top_logprobs", 0),
+        "tool_choice": _choice(fields),
+        "parallel_tool_calls": fields.flag("parallel_tool_calls"),
+        "response_format": _format(fields),
+        "reasoning": fields.text("reasoning_effort") or None,
+        "service_tier": fields.text("service_tier") or None,
+        "cache_key": fields.text("prompt_cache_key") or None,
+        "user": fields.text("user") or None,
+    }
+
+
+def _choice(fields: Fields) -> str | None:
+    value = fields.raw.get("tool_choice")
+    if value is None or value in CHOICES:
+        return value
+    if not isinstance(value, dict):
+        fields.wrong("tool_choice", "none, auto, required, or an object that names a function")
+    choice = fields.object("tool_choice")
+    if choice.text("type") == "allowed_tools":
+        return None
+    return choice.object("function").needed("name")
+
+
+def _format(fields: Fields) -> Any:
+    if "response_format" not in fields:
+        return None
+    wanted = fields.object("response_format")
+    match wanted.needed("type"):
+        case "text" | "json_object" as kind:
+            return kind
+        case "json_schema":
+            return wanted.object("json_schema").object("schema").raw
+    raise wanted.problem("type", "text, json_object or json_schema")

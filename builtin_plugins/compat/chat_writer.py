@@ -1,0 +1,220 @@
+"""Chat Completions: an answer, written as chunks or as a whole.
+
+One id, the role first, every call begun with its index, id, type and name; one finish reason, and
+the usage behind it where it was asked for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from hookgate import Event, StopEvent, Turn, new_id
+from hookgate.builtin_plugins.compat.answers import (
+    CHAT_STOPS,
+    WireFrame,
+    came_by,
+    joined,
+    merge,
+)
+from hookgate.kit.usage import as_openai_chat
+from hookgate.wire import dumps
+
+DONE = "[DONE]"
+
+
+class ChatWriter:
+    """Writes one answer of Chat Completions.
+
+    Args:
+        model: The model as the client has named it.
+        usage: Whether the client wants to know the usage.
+    """
+
+    def __init__(self, model: str, *, usage: bool) -> None:
+        self._model = model
+        self._usage = usage
+        self._head: WireFrame = {
+            "id": new_id("chatcmpl").replace("_", "-"),
+            "object": "chat.completion.chunk",
+            "created": int(time.time()),
+            "model": model,
+        }
+        self._begun = False
+        self._calls = 0
+        self._rounds = 0
+        self._stop: StopEvent | None = None
+        self._last: list[WireFrame] = []
+
+    def take(self, event: Event) -> Iterable[WireFrame]:
+        """Return the chunks that an event of the turn brings."""
+        match event.type:
+            case "frame":
+                return [chunk for one in came_by(event) if (chunk := self._passed(one))]
+            case "text":
+                return self._said("content", event)
+            case "reasoning":
+                return self._said("reasoning_content", event)
+            case "opaque":
+                return [self._like(one) for one in came_by(event)]
+            case "tool_use" if event.data.get("owner") == "client":
+                return self._call(event)
+            case "stop":
+                self._rounds += 1
+                self._stop, self._last = event.value, came_by(event)
+        return ()
+
+    def end(self, turn: Turn, said: str = "") -> Iterator[WireFrame]:
+        """Return the last chunks."""
+        if said:
+            yield from self._begin()
+            yield self._chunk({"content": said})
+        if not self._begun:
+            yield from self._begin()
+        reason: str | None = "stop" if said else self._reason(turn)
+        told = False
+        for one in self._last:
+            choices = one.get("choices")
+            if not choices:
+                told = told or one.get("usage") is not None
+                if self._usage or one.get("usage") is None:
+                    yield self._like(self._counted(one, turn))
+                continue
+            if choices[0].get("finish_reason") is not None:
+                if reason is None:
+                    continue
+                if said:
+                    one = {**one, "choices": [{**choices[0], "finish_reason": reason}]}
+                reason = None
+            told = told or one.get("usage") is not None
+            yield self._like(self._counted(one, turn))
+        if reason is not None:
+            yield self._chunk({}, reason)
+        if self._usage and not told:
+            yield {**self._head, "choices": [], "usage": as_openai_chat(turn.usage)}
+
+    # -- chunks ------------------------------------------------------------------
+
+    def _passed(self, frame: WireFrame) -> WireFrame | None:
+        """Return a chunk that says nothing of the answer; of a hidden round's, none."""
+        if not self._begun:
+            self._begun = True
+            names = ("id", "created", "system_fingerprint", "service_tier")
+            self._head |= {name: frame[name] for name in names if name in frame}
+        elif self._rounds:
+            return None
+        return self._like(frame)
+
+    def _like(self, frame: WireFrame) -> WireFrame:
+        """Return a chunk as it came, but for the one id and the model that was asked for."""
+        chunk = {**frame, "id": self._head["id"], "model": self._model}
+        if not self._usage:
+            chunk.pop("usage", None)
+        return chunk
+
+    def _chunk(self, delta: WireFrame, reason: str | None = None) -> WireFrame:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+        return {**self._head, "choices": [choice]}
+
+    def _begin(self) -> Iterator[WireFrame]:
+        if not self._begun:
+            self._begun = True
+            yield self._chunk({"role": "assistant", "content": ""})
+
+    def _said(self, kind: str, event: Event) -> Iterator[WireFrame]:
+        if frames := came_by(event):
+            if not self._begun:
+                self._passed(frames[0])
+                if not _has_role(frames[0]):
+                    yield self._chunk({"role": "assistant", "content": ""})
+            for one in frames:
+                yield self._like(one)
+        elif event.data["text"]:
+            yield from self._begin()
+            yield self._chunk({kind: event.data["text"]})
+
+    def _call(self, event: Event) -> Iterator[WireFrame]:
+        """Yield a call that was judged: as it came, if it begins as clients need it."""
+        yield from self._begin()
+        index, self._calls = self._calls, self._calls + 1
+        frames = came_by(event)
+        if frames and _begins_call(frames[0]):
+            for one in frames:
+                yield self._like(_numbered(one, index))
+            return
+        data = event.data
+        written = data["input"] if isinstance(data["input"], str) else dumps(data["input"]).decode()
+        call = {
+            "index": index,
+            "id": data["id"],
+            "type": "function",
+            "function": {"name": data["name"], "arguments": written},
+        }
+        yield self._chunk({"tool_calls": [call]})
+
+    def _reason(self, turn: Turn) -> str:
+        if turn.ending == "awaiting_client":
+            return "tool_calls"
+        return CHAT_STOPS.get(self._stop.reason, "stop") if self._stop else "stop"
+
+    def _counted(self, frame: WireFrame, turn: Turn) -> WireFrame:
+        """Return a chunk with the usage of all rounds, where there were hidden ones."""
+        if self._rounds > 1 and frame.get("usage") is not None:
+            return {**frame, "usage": as_openai_chat(turn.usage)}
+        return frame
+
+
+def _has_role(frame: WireFrame) -> bool:
+    return any("role" in (one.get("delta") or {}) for one in frame.get("choices") or ())
+
+
+def _calls(frame: WireFrame) -> list[Any]:
+    choices = frame.get("choices") or [{}]
+    return (choices[0].get("delta") or {}).get("tool_calls") or []
+
+
+def _begins_call(frame: WireFrame) -> bool:
+    """Whether a call's first chunk has all that clients look for in it."""
+    calls = _calls(frame)
+    first = calls[0] if len(calls) == 1 else {}
+    named = isinstance(first.get("function"), dict) and first["function"].get("name")
+    return bool(first.get("id") and first.get("type") and named and "index" in first)
+
+
+def _numbered(frame: WireFrame, index: int) -> WireFrame:
+    """Return a chunk of a call with its place among the calls that the client gets."""
+    calls = _calls(frame)
+    if not calls or all(call.get("index") == index for call in calls):
+        return frame
+    choice = frame["choices"][0]
+    delta = {**choice["delta"], "tool_calls": [{**call, "index": index} for call in calls]}
+    return {**frame, "choices": [{**choice, "delta": delta}]}
+
+
+def fold(frames: Iterable[WireFrame]) -> WireFrame:
+    """Return the whole answer that chunks make."""
+    whole: WireFrame = {}
+    message: WireFrame = {}
+    reason: str | None = None
+    logprobs: WireFrame | None = None
+    for frame in frames:
+        for key, value in frame.items():
+            if key != "choices" and (value is not None or key not in whole):
+                whole[key] = value
+        for choice in frame.get("choices") or ():
+            merge(message, choice.get("delta") or {})
+            reason = choice.get("finish_reason") or reason
+            if choice.get("logprobs"):
+                logprobs = logprobs or {}
+                merge(logprobs, choice["logprobs"])
+    message = joined(message)
+    for call in message.get("tool_calls") or ():
+        call.pop("index", None)
+    if message.get("tool_calls") and not message.get("content"):
+        message["content"] = None
+    usage = whole.pop("usage", None)
+    choice = {"index": 0, "message": message, "logprobs": joined(logprobs), "finish_reason": reason}
+    whole |= {"object": "chat.completion", "choices": [choice]}
+    whole.pop("obfuscation", None)
+    return {**whole, **({} if usage is None else {"usage": usage})}

@@ -1,0 +1,318 @@
+"""Anthropic's Messages: a client's request, read.
+
+The shapes are those of https://docs.anthropic.com/en/api/messages. What the gateway has no word
+for stays in the body as it came; `Asked.foreign` names it for other wires.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from hookgate import (
+    Content,
+    ContentPart,
+    Link,
+    Message,
+    Opaque,
+    Part,
+    SystemText,
+    Text,
+    Tool,
+    ToolResultPart,
+    ToolUse,
+)
+from hookgate.builtin_plugins.compat.fields import (
+    MOST_MESSAGES,
+    MOST_PARTS,
+    MOST_TOOLS,
+    Asked,
+    Fields,
+    bad,
+    check_calls,
+    check_tools,
+    media_of,
+    parameters_of,
+    tool_of,
+    url_of,
+)
+from hookgate.wire import Raw, came_as
+
+WIRE = "anthropic-messages"
+
+MAPPED = frozenset(
+    (
+        "model",
+        "messages",
+        "system",
+        "tools",
+        "stream",
+        "max_tokens",
+        "temperature",
+        "stop_sequences",
+        "top_p",
+        "top_k",
+        "tool_choice",
+        "service_tier",
+        "thinking",
+    )
+)
+"""The fields that the gateway has a word for."""
+
+HARMLESS = frozenset(("metadata",))
+"""The fields that change nothing of an answer."""
+
+OF_BLOCKS: Mapping[str, frozenset[str]] = {
+    "text": frozenset(("type", "text", "citations")),
+    "image": frozenset(("type", "source")),
+    "document": frozenset(("type", "source", "title")),
+    "tool_use": frozenset(("type", "id", "name", "input")),
+    "tool_result": frozenset(("type", "tool_use_id", "content", "is_error")),
+    "thinking": frozenset(("type", "thinking", "signature")),
+}
+
+OF_TOOLS = frozenset(("type", "name", "description", "input_schema"))
+
+RUN_BY_CLIENTS = ("bash_", "text_editor_", "computer_", "memory_")
+"""How the types of tools begin that the vendor has defined and the client runs."""
+
+UNSIGNED = "hookgate-unsigned"
+"""The signature of thoughts that came by another wire, where none are signed."""
+
+CHOICES = {"auto": "auto", "any": "required", "none": "none"}
+
+
+def read(body: dict[str, Any], *, counts: bool = False) -> Asked:
+    """Read a request.
+
+    Args:
+        body: What came.
+        counts: Whether its tokens are to be counted: then no limit is needed.
+
+    Raises:
+        WireError: It is none, or asks for what cannot be guarded.
+    """
+    fields = Fields(body)
+    model = fields.needed("model")
+    _refuse(fields, counts=counts)
+    foreign: list[str] = []
+    system = _system(fields, foreign)
+    messages = _conversation(fields, foreign)
+    tools, hosted = _tools(fields, foreign)
+    if "mcp_servers" in fields:
+        hosted = (*hosted, "mcp_servers")
+    if "container" in fields and isinstance(body["container"], dict):
+        hosted = (*hosted, "container")
+    return Asked(
+        wire=WIRE,
+        model=model,
+        stream=fields.flag("stream") or False,
+        system=system,
+        messages=messages,
+        tools=tools,
+        parameters=parameters_of(fields, _parameters(fields)),
+        body=body,
+        foreign=(*fields.beyond(MAPPED | HARMLESS), *foreign),
+        hosted=hosted,
+        session=_session(fields),
+    )
+
+
+def _refuse(fields: Fields, *, counts: bool) -> None:
+    """Refuse what is another path's."""
+    for name, path in (
+        ("max_completion_tokens", "/v1/chat/completions"),
+        ("response_format", "/v1/chat/completions"),
+        ("input", "/v1/responses"),
+    ):
+        if name in fields:
+            raise bad(
+                name,
+                "it is a field of OpenAI's, and this path takes Anthropic's Messages",
+                action=f"send a request of that wire to {path}",
+            )
+    if "messages" not in fields:
+        raise bad("messages", "expected a list of messages")
+    if not counts and fields.count("max_tokens") is None:
+        raise bad("max_tokens", "expected a whole number, 1 or more")
+
+
+def _session(fields: Fields) -> str:
+    """Return the session that Claude Code names in its metadata, for want of its header."""
+    try:
+        told = json.loads(fields.object("metadata").text("user_id"))
+    except ValueError:
+        return ""
+    session = told.get("session_id") if isinstance(told, dict) else None
+    return session if isinstance(session, str) else ""
+
+
+# -- the conversation ---------------------------------------------------------------
+
+
+def _system(fields: Fields, foreign: list[str]) -> tuple[SystemText, ...]:
+    value = fields.raw.get("system")
+    if isinstance(value, str):
+        return (came_as(SystemText(text=value, stable=True), Raw(wire=WIRE, data=value)),)
+    if value is not None and not isinstance(value, list):
+        fields.wrong("system", "text, or a list of blocks of text")
+    pieces = []
+    for item in fields.objects("system", MOST_PARTS):
+        if item.needed("type") != "text":
+            item.wrong("type", "text")
+        foreign.extend(item.beyond(OF_BLOCKS["text"]))
+        piece = SystemText(text=item.text("text"), stable=True)
+        pieces.append(came_as(piece, Raw(wire=WIRE, data=item.raw)))
+    return tuple(pieces)
+
+
+def _conversation(fields: Fields, foreign: list[str]) -> tuple[Message, ...]:
+    placed: list[tuple[str, Message]] = []
+    for item in fields.objects("messages", MOST_MESSAGES):
+        role = item.needed("role")
+        if role not in ("user", "assistant", "system"):
+            told = " (OpenAI's is told by /v1/chat/completions)" if role == "tool" else ""
+            item.wrong("role", f"one of user, assistant and system{told}")
+        if role == "system":
+            foreign.append(f"{item.at} with the role 'system'")
+        foreign.extend(item.beyond(frozenset(("role", "content"))))
+        content = item.raw.get("content")
+        if isinstance(content, str):
+            parts: tuple[Part, ...] = (Text(content),)
+        elif isinstance(content, list):
+            blocks = item.objects("content", MOST_PARTS)
+            parts = tuple(_block(one, role, foreign) for one in blocks)
+        else:
+            item.wrong("content", "text, or a list of blocks")
+        message = Message(role="assistant" if role == "assistant" else "user", parts=parts)
+        placed.append((item.at, came_as(message, Raw(wire=WIRE, data=item.raw))))
+    if not placed:
+        raise bad("messages", "expected one message or more")
+    check_calls(placed)
+    return tuple(message for _, message in placed)
+
+
+def _block(item: Fields, role: str, foreign: list[str]) -> Part:
+    kind = item.needed("type")
+    foreign.extend(item.beyond(OF_BLOCKS.get(kind, frozenset(("type",)))))
+    if role == "assistant" and kind == "tool_use":
+        part: Part = ToolUse(
+            id=item.needed("id"), name=item.needed("name"), input=item.object("input").raw
+        )
+    elif role == "user" and kind == "tool_result":
+        part = ToolResultPart(
+            tool_use_id=item.needed("tool_use_id"),
+            content=_result(item, foreign),
+            is_error=item.flag("is_error") or False,
+        )
+    elif kind in ("tool_use", "tool_result"):
+        where = "assistant" if kind == "tool_use" else "user"
+        item.wrong("type", f"a block that the role {role!r} may have: it is the {where}'s")
+    elif kind in ("text", "image", "document"):
+        part = _content(item, kind, foreign)
+    else:
+        if kind != "thinking" or item.text("signature") != UNSIGNED:
+            foreign.append(f"{item.at} of the type {kind!r}")
+        part = Opaque(provider=WIRE, data=item.raw)
+    return came_as(part, Raw(wire=WIRE, data=item.raw))
+
+
+def _result(item: Fields, foreign: list[str]) -> Content:
+    content = item.raw.get("content")
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list):
+        item.wrong("content", "text, or a list of blocks")
+    parts = []
+    for one in item.objects("content", MOST_PARTS):
+        kind = one.needed("type")
+        if kind in ("text", "image", "document"):
+            foreign.extend(one.beyond(OF_BLOCKS[kind]))
+            part = _content(one, kind, foreign)
+        else:
+            # Read as text, so that no guard misses what stands in it.
+            foreign.append(f"{one.at} of the type {kind!r}")
+            part = Text(json.dumps(one.raw, ensure_ascii=False))
+        parts.append(came_as(part, Raw(wire=WIRE, data=one.raw)))
+    return tuple(parts)
+
+
+def _content(item: Fields, kind: str, foreign: list[str]) -> ContentPart:
+    if kind == "text":
+        return Text(item.text("text"))
+    source, title = item.object("source"), item.text("title")
+    match source.needed("type"):
+        case "base64":
+            data = source.needed("data")
+            return media_of(source, source.needed("media_type"), data, name=title)
+        case "url":
+            foreign.append(source.place("url"))
+            return url_of(source, source.needed("url"))
+        case "text" if kind == "document":
+            return Text(f"{title}:\n{source.text('data')}" if title else source.text("data"))
+        case "content" if kind == "document":
+            foreign.append(source.place("content"))
+            return Text(json.dumps(source.raw.get("content"), ensure_ascii=False))
+        case "file":
+            foreign.append(source.place("file_id"))
+            return Link(uri=f"file:{source.needed('file_id')}", name=title)
+    raise source.problem("type", "base64, url, text or file")
+
+
+# -- the tools ----------------------------------------------------------------------
+
+
+def _tools(fields: Fields, foreign: list[str]) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
+    tools: list[tuple[Fields, Tool]] = []
+    hosted: list[str] = []
+    for item in fields.objects("tools", MOST_TOOLS):
+        kind = item.text("type") or "custom"
+        own = kind.startswith(RUN_BY_CLIENTS)
+        if kind != "custom" and not own:
+            hosted.append(kind)
+            continue
+        if own:
+            foreign.append(f"{item.at} of the type {kind!r}")
+        else:
+            foreign.extend(item.beyond(OF_TOOLS))
+        tool = tool_of(item, "" if own else "input_schema")
+        tools.append((item, came_as(tool, Raw(wire=WIRE, data=item.raw))))
+    return check_tools(tools), tuple(hosted)
+
+
+# -- how it is asked ----------------------------------------------------------------
+
+
+def _parameters(fields: Fields) -> dict[str, Any]:
+    choice = fields.object("tool_choice")
+    serial = choice.flag("disable_parallel_tool_use")
+    return {
+        "max_output_tokens": fields.count("max_tokens"),
+        "temperature": fields.number("temperature", 0, 1),
+        "stop": fields.texts("stop_sequences"),
+        "top_p": fields.number("top_p", 0, 1),
+        "top_k": fields.count("top_k"),
+        "tool_choice": _choice(choice),
+        "parallel_tool_calls": None if serial is None else not serial,
+        "reasoning": _thinking(fields.object("thinking")),
+        "service_tier": fields.text("service_tier") or None,
+    }
+
+
+def _choice(choice: Fields) -> str | None:
+    if not choice.raw:
+        return None
+    kind = choice.needed("type")
+    if kind == "tool":
+        return choice.needed("name")
+    return CHOICES.get(kind) or choice.wrong("type", "auto, any, tool or none")
+
+
+def _thinking(thinking: Fields) -> int | str | None:
+    match thinking.text("type"):
+        case "enabled":
+            return thinking.count("budget_tokens", 1)
+        case "adaptive":
+            return "medium"
+    return None
