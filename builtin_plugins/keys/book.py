@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hookgate import (
-    BILLS,
+    BUDGETS,
     STORE,
     SWITCHES,
     Host,
@@ -166,7 +166,7 @@ class KeyBook:
         """
         if known.row.revoked:
             return f"the key {known.row.name!r} was revoked"
-        if known.terms.metered and self._host.get(BILLS) is None:
+        if known.terms.metered and self._host.get(BUDGETS) is None:
             return f"the key {known.row.name!r} has limits, and no plugin holds them (`metering`)"
         if not known.row.by.startswith(TOKEN):
             return ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from hookgate import (
-    BILLS,
+    BUDGETS,
     POSITIONAL,
     Invocation,
     NotAllowedError,
@@ -222,7 +222,7 @@ def _granted(asked: Terms, name: str, invocation: Invocation) -> Terms:
             code="invalid_params",
             action="say how long it is good for, such as `--expires 90d`",
         )
-    if terms.metered and host.get(BILLS) is None:
+    if terms.metered and host.get(BUDGETS) is None:
         raise TurnError(
             "found a limit of what it uses, and no plugin that counts that",
             code="invalid_params",

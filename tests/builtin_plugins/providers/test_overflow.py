@@ -174,3 +174,25 @@ async def test_other_refusals_are_not_taken_for_it(
     told = await failed(server, "openai", tmp_path)
     assert told["kind"] != "context_overflow"
     assert told["action"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("openai", error("The model `big` does not exist", code="model_not_found")),
+        (
+            "anthropic",
+            {"type": "error", "error": {"type": "not_found_error", "message": "model: big"}},
+        ),
+    ],
+)
+async def test_a_model_that_is_not_there_is_said_to_be_unknown(
+    kind: str, body: Any, server: RawServer, tmp_path: Path
+) -> None:
+    async def script(wire: Wire) -> None:
+        await wire.answer(404, json.dumps(body).encode(), content_type="application/json")
+
+    server.script = script
+    told = await failed(server, kind, tmp_path)
+    assert (told["code"], told["kind"]) == ("unknown_model", "rejected")
+    assert len(server.requests) == 1, "it is not tried again"

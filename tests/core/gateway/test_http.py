@@ -459,6 +459,36 @@ async def test_what_the_caller_got_wrong_is_no_fault_of_the_gateway(
         assert answer["error"]["action"] == over_http["data"]["action"]
 
 
+@pytest.mark.parametrize(
+    ("error", "status", "number", "name"),
+    [
+        (ProviderError("rejected", "no", code="unknown_model"), 404, -32029, "unknown_model"),
+        (ProviderError("context_overflow", "too long"), 413, -32013, "provider_failed"),
+        (ProviderError("rejected", "no"), 502, -32013, "provider_failed"),
+    ],
+    ids=["unknown model", "too long for the model", "anything else"],
+)
+async def test_what_no_second_try_mends_has_a_status_that_no_client_tries_again(
+    error: ProviderError, status: int, number: int, name: str
+) -> None:
+    class Direct:
+        @hookimpl
+        def add_routes(self, host: Any, routes: Any) -> None:
+            async def fail(request: web.Request) -> web.Response:
+                raise error
+
+            routes.add("GET", "/direct", fail, access=Access.scoped("chat"))
+
+    script = Script([error], [error])
+    async with serving(Door(), Direct(), Scripted(script)) as served:
+        for method, path in (("POST", "/door"), ("GET", "/direct")):
+            async with served.http.request(method, served.url + path, data=b"x") as response:
+                said = (await response.json())["error"]
+            assert (response.status, said["code"]) == (status, number)
+            assert said["data"]["code"] == name
+            assert said["data"]["kind"] == error.kind
+
+
 async def test_a_refusal_by_a_name_of_the_gateways_own_has_its_status() -> None:
     class Short:
         name = "short"
