@@ -9,8 +9,8 @@ from typing import Any
 
 from hookgate import ClientCallFlags, Tool
 from hookgate.builtin_plugins.packs.commands import CommandLines, host_of
-from hookgate.builtin_plugins.packs.findings import Findings
-from hookgate.builtin_plugins.packs.places import Place, Workspace
+from hookgate.builtin_plugins.packs.findings import CallFindings
+from hookgate.builtin_plugins.packs.places import PathPlace, Workspace
 from hookgate.builtin_plugins.packs.shell import Word
 from hookgate.builtin_plugins.packs.tables import ToolEntry, pack, programs
 
@@ -31,7 +31,7 @@ _SHELLS = re.compile(r"(/usr)?(/local)?(/bin/)?(ba|z|da)?sh")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reader:
+class PackReader:
     """Says what calls do, by the packs that are enabled.
 
     Attributes:
@@ -43,7 +43,7 @@ class Reader:
     packs: Sequence[str]
     runs: bool = True
     reference: frozenset[str] = frozenset()
-    _parsers: Mapping[str, Callable[[_Call], None]] = field(
+    _parsers: Mapping[str, Callable[[_ReadCall], None]] = field(
         default_factory=lambda: _PARSERS, repr=False
     )
 
@@ -66,7 +66,7 @@ class Reader:
     def _by(
         self, name: str, entry: ToolEntry, arguments: Mapping[str, Any], root: str
     ) -> ClientCallFlags:
-        findings, tables = Findings(), programs()
+        findings, tables = CallFindings(), programs()
         for key, value in arguments.items():
             kind = entry.arguments.get(key)
             if kind is None or not isinstance(value, _TYPES[kind]):
@@ -78,7 +78,7 @@ class Reader:
         workspace = Workspace(root, tables.names)
         lines = CommandLines(tables, workspace, findings, runs=self.runs)
         self._parsers[entry.does](
-            _Call(
+            _ReadCall(
                 lines=lines,
                 findings=findings,
                 uses=entry.uses,
@@ -90,11 +90,11 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Call:
+class _ReadCall:
     """One call, while it is looked at."""
 
     lines: CommandLines
-    findings: Findings
+    findings: CallFindings
     uses: Mapping[str, str]
     arguments: Mapping[str, Any]
     hosts: frozenset[str]
@@ -107,7 +107,7 @@ class _Call:
         """Return where a command runs: the workspace, or a folder of it that is named."""
         named = [one for one in (self.part("folder"), self.part("folder2")) if one]
         for one in named:
-            if self.lines.workspace.place(one, home=True) is not Place.WORKSPACE:
+            if self.lines.workspace.place(one, home=True) is not PathPlace.WORKSPACE:
                 self.findings.ask(f"it runs outside of the workspace ({one[:100]})")
                 return frozenset((".",))
         return frozenset(self.lines.workspace.joined(".", one) for one in named or (".",))
@@ -136,7 +136,7 @@ def _declares(schema: Mapping[str, Any], entry: ToolEntry) -> bool:
 # -- parsers -----------------------------------------------------------------
 
 
-def _command(call: _Call) -> None:
+def _command(call: _ReadCall) -> None:
     folders = _circumstances(call)
     shell = call.part("shell")
     if shell and not _SHELLS.fullmatch(shell):
@@ -144,7 +144,7 @@ def _command(call: _Call) -> None:
     call.lines.text(call.part("command"), folders)
 
 
-def _argv(call: _Call) -> None:
+def _argv(call: _ReadCall) -> None:
     folders, words = _circumstances(call), call.part("command")
     if not words or not all(isinstance(one, str) for one in words) or len(words) > 1000:
         call.findings.ask("its command is no list of texts")
@@ -156,7 +156,7 @@ def _argv(call: _Call) -> None:
         call.lines.program([Word(text=one) for one in words], folders)
 
 
-def _circumstances(call: _Call) -> frozenset[str]:
+def _circumstances(call: _ReadCall) -> frozenset[str]:
     if call.part("raised"):
         call.findings.ask("it asks for raised rights")
     if call.part("permissions") not in (None, "", "use_default"):
@@ -164,7 +164,7 @@ def _circumstances(call: _Call) -> frozenset[str]:
     return call.folders()
 
 
-def _paths(call: _Call) -> Iterator[Word]:
+def _paths(call: _ReadCall) -> Iterator[Word]:
     for name in ("path", "path2", "paths", "paths2"):
         given = call.part(name)
         for one in given if isinstance(given, list) else [given] if given else []:
@@ -175,7 +175,7 @@ def _paths(call: _Call) -> Iterator[Word]:
 _HERE = frozenset((".",))
 
 
-def _read(call: _Call) -> None:
+def _read(call: _ReadCall) -> None:
     paths = list(_paths(call))
     call.lines.read_from(paths, _HERE)
     glob = call.part("glob")
@@ -184,7 +184,7 @@ def _read(call: _Call) -> None:
     call.findings.read("reads files")
 
 
-def _list(call: _Call) -> None:
+def _list(call: _ReadCall) -> None:
     call.lines.read_from(_paths(call), _HERE)
     pattern = call.part("pattern")
     if pattern and (pattern.startswith(("/", "~")) or ".." in pattern.split("/")):
@@ -193,18 +193,18 @@ def _list(call: _Call) -> None:
     call.findings.read("lists files")
 
 
-def _write(call: _Call) -> None:
+def _write(call: _ReadCall) -> None:
     _edited(call, list(_paths(call)))
 
 
-def _edited(call: _Call, paths: Sequence[Word]) -> None:
+def _edited(call: _ReadCall, paths: Sequence[Word]) -> None:
     if not paths or len(paths) > MAX_FILES:
         call.findings.ask("which files it writes cannot be told")
     plain = [Word(text=one.text, home=one.home) for one in paths]
     call.lines.write_to(plain, _HERE, "edits of files")
 
 
-def _patch(call: _Call) -> None:
+def _patch(call: _ReadCall) -> None:
     """Look at a patch: every line that names a file, and none that could be one unseen."""
     text = call.part("patch")
     lines = text.splitlines()
@@ -220,7 +220,7 @@ def _patch(call: _Call) -> None:
     _edited(call, [Word(text=one, home=one.startswith("~")) for one in paths])
 
 
-def _fetch(call: _Call) -> None:
+def _fetch(call: _ReadCall) -> None:
     address = call.part("url")
     host = host_of(address)
     if host in call.hosts and _ADDRESS.fullmatch(address) and ":" not in address[8:]:
@@ -230,25 +230,25 @@ def _fetch(call: _Call) -> None:
     call.findings.send(f"fetches from {host or 'an address that cannot be read'}", family)
 
 
-def _send(call: _Call) -> None:
+def _send(call: _ReadCall) -> None:
     call.findings.send("what it is given leaves this machine", call.lines.family("searching"))
 
 
-def _silent(call: _Call) -> None:
+def _silent(call: _ReadCall) -> None:
     if call.part("text"):
         call.findings.ask("it writes to a program that runs, which may take it for a command")
     call.findings.read("asks what a program has printed")
 
 
-def _note(call: _Call) -> None:
+def _note(call: _ReadCall) -> None:
     call.findings.read("keeps the client's own notes")
 
 
-def _later(call: _Call) -> None:
+def _later(call: _ReadCall) -> None:
     call.findings.act_later("what it keeps instructs every later session")
 
 
-_PARSERS: Mapping[str, Callable[[_Call], None]] = {
+_PARSERS: Mapping[str, Callable[[_ReadCall], None]] = {
     "command": _command,
     "argv": _argv,
     "read": _read,

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from hookgate.builtin_plugins.packs import git, scripts
-from hookgate.builtin_plugins.packs.places import Place
+from hookgate.builtin_plugins.packs.places import PathPlace
 from hookgate.builtin_plugins.packs.shell import (
     Command,
-    Group,
-    Script,
-    Step,
+    CommandGroup,
+    CommandList,
+    Pipeline,
     UnreadableError,
     Word,
     read,
 )
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.packs.findings import Findings
+    from hookgate.builtin_plugins.packs.findings import CallFindings
     from hookgate.builtin_plugins.packs.places import Workspace
     from hookgate.builtin_plugins.packs.tables import Subcommands, Tables
 
@@ -35,8 +35,8 @@ Folders = frozenset[str]
 
 MAX_FOLDERS = 8
 MAX_DEPTH = 8
-READABLE = (Place.WORKSPACE, Place.OWN, Place.SYSTEM, Place.NOTHING)
-WRITABLE = (Place.WORKSPACE, Place.NOTHING)
+READABLE = (PathPlace.WORKSPACE, PathPlace.OWN, PathPlace.SYSTEM, PathPlace.NOTHING)
+WRITABLE = (PathPlace.WORKSPACE, PathPlace.NOTHING)
 BINARIES = ("/bin/", "/usr/bin/", "/usr/local/bin/", "/opt/homebrew/bin/")
 _POWERFUL = (2375, 2376, 6443, 10250)
 """Ports of servers that hand out the machine, on whichever host."""
@@ -79,7 +79,7 @@ class CommandLines:
     """
 
     def __init__(
-        self, tables: Tables, workspace: Workspace, findings: Findings, *, runs: bool = True
+        self, tables: Tables, workspace: Workspace, findings: CallFindings, *, runs: bool = True
     ) -> None:
         self.tables = tables
         self.workspace = workspace
@@ -127,7 +127,7 @@ class CommandLines:
             return
         self.script(script, folders)
 
-    def script(self, script: Script, folders: Folders) -> Folders:
+    def script(self, script: CommandList, folders: Folders) -> Folders:
         """Look at pipelines one after the other; return where the next one may run."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
@@ -143,13 +143,13 @@ class CommandLines:
         self._depth -= 1
         return before | after
 
-    def _step(self, step: Step, folders: Folders) -> Folders:
+    def _step(self, step: Pipeline, folders: Folders) -> Folders:
         if step.background:
             self.findings.act_later("it leaves something running in the background")
         members = step.commands
         for number, member in enumerate(members):
             feeding = members[number - 1] if number else None
-            if isinstance(member, Group):
+            if isinstance(member, CommandGroup):
                 self._redirects(member, folders)
                 self.words(member.words, folders)
                 inside = self.script(member.script, folders)
@@ -165,7 +165,9 @@ class CommandLines:
     def _is_cd(command: Command) -> bool:
         return bool(command.words) and command.words[0].text == "cd" and not command.assigned
 
-    def _member(self, command: Command, folders: Folders, feeding: Command | Group | None) -> None:
+    def _member(
+        self, command: Command, folders: Folders, feeding: Command | CommandGroup | None
+    ) -> None:
         self._redirects(command, folders)
         for name, value in command.assigned:
             self.words((value,), folders)
@@ -188,7 +190,7 @@ class CommandLines:
             for inner in word.inner:
                 self.script(inner, folders)
 
-    def _redirects(self, item: Command | Group, folders: Folders) -> None:
+    def _redirects(self, item: Command | CommandGroup, folders: Folders) -> None:
         for redirect in item.redirects:
             self.words((redirect.target,), folders)
             if redirect.writes:
@@ -198,15 +200,15 @@ class CommandLines:
 
     # -- places --------------------------------------------------------------
 
-    def place(self, word: Word, folders: Folders) -> Place:
+    def place(self, word: Word, folders: Folders) -> PathPlace:
         """Return where a word leads, the worst of the folders in which it may be looked at."""
         if not word.known:
-            return Place.UNKNOWN
+            return PathPlace.UNKNOWN
         places = {
             self.workspace.place(word.text, folder=folder, home=word.home, glob=word.glob)
             for folder in folders
         }
-        return max(places, key=list(Place).index)
+        return max(places, key=list(PathPlace).index)
 
     def read_from(self, words: Iterable[Word], folders: Folders) -> None:
         """Look at paths that are shown."""
@@ -219,7 +221,7 @@ class CommandLines:
         """Look at paths that are written."""
         for word in words:
             place = self.place(word, folders)
-            if place is Place.NOTHING:
+            if place is PathPlace.NOTHING:
                 continue
             if place not in WRITABLE:
                 self.findings.ask(f"it writes to {place.value} ({_shown(word)})")
@@ -293,7 +295,7 @@ class CommandLines:
         folder, _, name = word.text.rpartition("/")
         if f"{folder}/" in BINARIES:
             return name, False
-        if self.place(word, folders) is not Place.WORKSPACE:
+        if self.place(word, folders) is not PathPlace.WORKSPACE:
             self.findings.ask(f"it runs {_shown(word)}, which is not in the workspace")
             return "", False
         return name, True
@@ -363,7 +365,7 @@ class CommandLines:
         operands = list(_operands(words))
         if name in ("cp", "mv"):
             for source in operands[:-1]:
-                if self.place(source, folders) is Place.OWN:
+                if self.place(source, folders) is PathPlace.OWN:
                     # It keeps its name where it goes.
                     self.findings.ask(f"it copies {_shown(source)}")
             self.read_from(operands[:-1], folders)
@@ -397,9 +399,9 @@ class CommandLines:
 
     def _inside(self, name: str, word: Word, folders: Folders) -> None:
         place = self.place(word, folders)
-        if place is Place.NOTHING and word.text != "/dev/null":
+        if place is PathPlace.NOTHING and word.text != "/dev/null":
             self.findings.ask(f"{name} takes what it reads for its own")
-        if place is Place.SYSTEM and "/include" in word.text:
+        if place is PathPlace.SYSTEM and "/include" in word.text:
             return
         if place not in WRITABLE:
             self.findings.ask(f"{name} uses {place.value} ({_shown(word)})")
@@ -528,7 +530,7 @@ class CommandLines:
         self.program(rest, folders)
 
     def _xargs(
-        self, words: Sequence[Word], folders: Folders, feeding: Command | Group | None
+        self, words: Sequence[Word], folders: Folders, feeding: Command | CommandGroup | None
     ) -> None:
         """Look at a program that gets what another one prints as its words."""
         rest = list(words)
@@ -583,7 +585,7 @@ class CommandLines:
             self.findings.ask(f"{name} runs what it reads")
         elif rest[0].text == "-m" and name == "python":
             self._module(rest[1:], folders)
-        elif self.place(rest[0], folders) is not Place.WORKSPACE or rest[0].glob:
+        elif self.place(rest[0], folders) is not PathPlace.WORKSPACE or rest[0].glob:
             self.findings.ask(f"{name} runs {_shown(rest[0])}")
         else:
             self.run(f"{name} {_shown(rest[0])}", rest[1:], folders)
@@ -620,7 +622,7 @@ class CommandLines:
             self.findings.ask("it changes to a folder that is not known")
             return folders
         place = self.place(operands[0], folders)
-        if place is not Place.WORKSPACE:
+        if place is not PathPlace.WORKSPACE:
             self.findings.ask(f"it changes to {place.value} ({_shown(operands[0])})")
             return folders
         self.findings.read(f"changes to {_shown(operands[0])}")

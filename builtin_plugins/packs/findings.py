@@ -10,7 +10,7 @@ MAX_REASONS = 6
 MAX_TEXT = 300
 
 
-class Findings:
+class CallFindings:
     """What a call does: what was found so far. It only ever becomes stricter."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.packs.places import Place
+from hookgate.builtin_plugins.packs.places import PathPlace
 from hookgate.builtin_plugins.packs.shell import Word
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def look(lines: CommandLines, words: Sequence[Word], folders: Folders) -> None:
     while rest and rest[0].text.startswith("-"):
         option = rest.pop(0)
         if option.text == "-C" and rest:
-            if lines.place(rest[0], folders) is not Place.WORKSPACE:
+            if lines.place(rest[0], folders) is not PathPlace.WORKSPACE:
                 findings.ask("git works in a folder outside of the workspace")
             folders = frozenset(lines.workspace.joined(folder, rest[0].text) for folder in folders)
             rest.pop(0)
@@ -118,15 +118,15 @@ def _paths(lines: CommandLines, sub: str, words: Sequence[Word], folders: Folder
             continue
         text = word.text.partition("=")[2] if word.text.startswith("-") else word.text
         for piece in {text, text.rpartition(":")[2]}:
-            place = Place.NOTHING
+            place = PathPlace.NOTHING
             for folder in folders:
                 place = max(
                     place,
                     lines.workspace.place(piece, folder=folder, home=word.home, glob=True),
-                    key=list(Place).index,
+                    key=list(PathPlace).index,
                 )
-            own = place is Place.OWN and writes and not piece.startswith("-")
-            if own or place not in (Place.WORKSPACE, Place.OWN, Place.NOTHING):
+            own = place is PathPlace.OWN and writes and not piece.startswith("-")
+            if own or place not in (PathPlace.WORKSPACE, PathPlace.OWN, PathPlace.NOTHING):
                 lines.findings.ask(f"git {sub} of {place.value} ({piece[:60]})")
 
 

@@ -15,7 +15,7 @@ HOME = "~"
 """Stands in front of a path for the home folder of whoever runs the client."""
 
 
-class Place(Enum):
+class PathPlace(Enum):
     """Where a path leads, in words for people."""
 
     NOTHING = "nothing"
@@ -121,7 +121,7 @@ class Workspace:
 
     def place(
         self, path: str, *, folder: str = ".", home: bool = False, glob: bool = False
-    ) -> Place:
+    ) -> PathPlace:
         """Return where `path` leads, as seen from `folder`.
 
         Args:
@@ -133,35 +133,35 @@ class Workspace:
         if not glob:
             path = re.sub(r"[*?\[]", "x", path)
         if not path:
-            return Place.WORKSPACE
+            return PathPlace.WORKSPACE
         if len(path) > MAX_CHARS or "\\" in path or not path.isprintable():
-            return Place.UNKNOWN  # also a name that some systems take for another one
+            return PathPlace.UNKNOWN  # also a name that some systems take for another one
         if re.match(r"[A-Za-z]:", path):
-            return Place.OUTSIDE
+            return PathPlace.OUTSIDE
         if path.startswith(HOME) and not home:
             path = "./" + path
         elif path.startswith(HOME) and not (path == HOME or path.startswith(HOME + "/")):
-            return Place.UNKNOWN
+            return PathPlace.UNKNOWN
         if path in self.names.nothing:
-            return Place.NOTHING
+            return PathPlace.NOTHING
         raw = path.split("/")
         if any(
             re.search(r"[*?\[]", one) and fnmatchcase("..", one) and one[0] == "." for one in raw
         ):
-            return Place.OUTSIDE
+            return PathPlace.OUTSIDE
         if ".." in raw and re.search(r"[*?\[]", path):
-            return Place.OUTSIDE
+            return PathPlace.OUTSIDE
         whole = self.joined(folder, path)
         parts = [one for one in whole.split("/") if one not in ("", ".")]
         if any(self.names.is_secret(one) for one in parts):
-            return Place.SECRET
+            return PathPlace.SECRET
         if whole.startswith(("/", HOME)) or whole == ".." or whole.startswith("../"):
             system = any(whole == one or whole.startswith(one + "/") for one in self.names.system)
-            return Place.SYSTEM if system and "/proc/self" not in whole else Place.OUTSIDE
+            return PathPlace.SYSTEM if system and "/proc/self" not in whole else PathPlace.OUTSIDE
         if any(self.names.is_own(one) for one in parts) or any(one[0] == "-" for one in parts):
             # A name that begins with a dash becomes an option where a glob brings it.
-            return Place.OWN
-        return Place.WORKSPACE
+            return PathPlace.OWN
+        return PathPlace.WORKSPACE
 
 
 FOLDERS = (

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from hookgate import FLAG_NAMES, ClientCallFlags, Flags, Tool, Turn, TurnKey
+from hookgate import (
+    FLAG_NAMES,
+    ClientCallFlags,
+    Clock,
+    Flags,
+    Host,
+    Operation,
+    Tool,
+    Turn,
+    TurnKey,
+    operations_of,
+)
+from hookgate.builtin_plugins.packs.operations import (
+    CompatOperations,
+    SeenTool,
+    SeenTools,
+)
 from hookgate.builtin_plugins.packs.settings import PacksSettings, ToolSettings
 from hookgate.hookspecs import hookimpl
 from hookgate.wire import canonical
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.packs.calls import Reader
+    from hookgate.builtin_plugins.packs.calls import PackReader
 
 FOLDER: TurnKey[str] = TurnKey("packs.folder")
 """The folder that the client of a turn works in; "" where nobody has said it."""
@@ -29,14 +45,20 @@ class Plugin:
 
     def __init__(self, settings: PacksSettings) -> None:
         self._settings = settings
-        self._reader: Reader | None = None
+        self._reader: PackReader | None = None
+        self._seen = SeenTools()
+        self._clock: Clock | None = None
 
     @hookimpl
     def describe_client_call(
         self, turn: Turn, tool: Tool, arguments: Mapping[str, Any]
     ) -> ClientCallFlags | None:
         """Say what a call does; nothing where neither a pack nor the operator knows the tool."""
-        said = self._by_operator(tool)
+        listed = any(tool.name == one.name for one in turn.client_tools)
+        digest = schema_digest(tool.schema) if listed else ""
+        at = "" if self._clock is None else self._clock.now().isoformat()
+        self._seen.note(turn, tool, digest, at)
+        said = self._by_operator(tool.name, digest)
         if self._settings.enabled:
             folder = turn.get(FOLDER)
             if folder is None:
@@ -45,21 +67,32 @@ class Plugin:
             said += [known] if known is not None else []
         return ClientCallFlags.joined(said)
 
-    def _by_operator(self, tool: Tool) -> list[ClientCallFlags]:
+    @hookimpl
+    def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
+        """Offer the list of what was seen."""
+        self._clock = host.clock
+        return operations_of(CompatOperations(self._seen, self._settings, self._known))
+
+    def _known(self, name: str, seen: SeenTool) -> Literal["pack", "operator", "no"]:
+        tool = Tool(name=name, description="", schema=seen.schema, owner="client")
+        if any(self._packs().entries(tool)):
+            return "pack"
+        return "operator" if self._by_operator(name, seen.digest) else "no"
+
+    def _by_operator(self, name: str, digest: str) -> list[ClientCallFlags]:
         return [
             _declared(said)
             for glob, said in self._settings.tools.items()
-            if fnmatchcase(tool.name, glob)
-            and said.schema_digest in ("", schema_digest(tool.schema))
+            if fnmatchcase(name, glob) and said.schema_digest in ("", digest)
         ]
 
-    def _packs(self) -> Reader:
+    def _packs(self) -> PackReader:
         if self._reader is None:
             # Whoever enables no pack pays nothing for their tables.
-            from hookgate.builtin_plugins.packs.calls import Reader
+            from hookgate.builtin_plugins.packs.calls import PackReader
 
             settings = self._settings
-            self._reader = Reader(
+            self._reader = PackReader(
                 packs=settings.enabled,
                 runs=settings.workspace_code == "allow",
                 reference=frozenset(settings.hosts),

@@ -62,7 +62,7 @@ class Word:
     plain: bool = False
     split: bool = False
     variables: tuple[str, ...] = ()
-    inner: tuple[Script, ...] = ()
+    inner: tuple[CommandList, ...] = ()
 
     @property
     def known(self) -> bool:
@@ -111,7 +111,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class CommandGroup:
     """Commands in brackets, or the turns of a loop.
 
     Attributes:
@@ -120,13 +120,13 @@ class Group:
         redirects: Where they read and write.
     """
 
-    script: Script
+    script: CommandList
     words: tuple[Word, ...] = ()
     redirects: tuple[Redirect, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Pipeline:
     """A pipeline.
 
     Attributes:
@@ -135,19 +135,19 @@ class Step:
         background: Whether nobody waits for it.
     """
 
-    commands: tuple[Command | Group, ...]
+    commands: tuple[Command | CommandGroup, ...]
     joined: str = ""
     background: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
+class CommandList:
     """Pipelines, one after the other."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[Pipeline, ...]
 
 
-def read(text: str) -> Script:
+def read(text: str) -> CommandList:
     """Return what a command line says.
 
     Raises:
@@ -169,12 +169,12 @@ def read(text: str) -> Script:
         ):
             raise UnreadableError(f"it holds the character U+{ord(char):04X}")
     try:
-        return _Reader(text).whole()
+        return _LineReader(text).whole()
     except RecursionError:
         raise UnreadableError("it is nested too deep") from None
 
 
-class _Reader:
+class _LineReader:
     """Reads one line, from its first character to its last."""
 
     def __init__(self, text: str) -> None:
@@ -185,7 +185,7 @@ class _Reader:
         self._values: dict[str, Word] = {}
         self._documents: list[tuple[str, bool, bool]] = []
 
-    def whole(self) -> Script:
+    def whole(self) -> CommandList:
         script = self._script("")
         if self._documents:
             raise UnreadableError("a here-document has no end")
@@ -193,20 +193,20 @@ class _Reader:
 
     # -- lists ---------------------------------------------------------------
 
-    def _script(self, end: str) -> Script:
+    def _script(self, end: str) -> CommandList:
         """Read up to `end`, which is passed: "" is the end of the text."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise UnreadableError("it is nested too deep")
         if self._documents:
             raise UnreadableError("a here-document that begins before a group")
-        steps: list[Step] = []
+        steps: list[Pipeline] = []
         joined = ""
         while True:
             self._skip(newlines=True)
             if self._ended(end):
                 break
-            step = Step(commands=self._pipeline(), joined=joined)
+            step = Pipeline(commands=self._pipeline(), joined=joined)
             joined, step = self._connector(step, end)
             steps.append(step)
         if joined:
@@ -216,7 +216,7 @@ class _Reader:
         if not steps and end:
             raise UnreadableError("a group is empty")
         self._depth -= 1
-        return Script(steps=tuple(steps))
+        return CommandList(steps=tuple(steps))
 
     def _ended(self, end: str) -> bool:
         if not end:
@@ -237,7 +237,7 @@ class _Reader:
             return False
         return after >= len(self._text) or self._text[after] in _ENDS
 
-    def _connector(self, step: Step, end: str) -> tuple[str, Step]:
+    def _connector(self, step: Pipeline, end: str) -> tuple[str, Pipeline]:
         self._skip()
         for sign in ("&&", "||"):
             if self._text.startswith(sign, self._at):
@@ -253,7 +253,7 @@ class _Reader:
             raise UnreadableError(f"{char!r} stands where a command ends")
         return "", step
 
-    def _pipeline(self) -> tuple[Command | Group, ...]:
+    def _pipeline(self) -> tuple[Command | CommandGroup, ...]:
         members = [self._member()]
         while True:
             self._skip()
@@ -265,7 +265,7 @@ class _Reader:
 
     # -- commands ------------------------------------------------------------
 
-    def _member(self) -> Command | Group:
+    def _member(self) -> Command | CommandGroup:
         while self._is_word("!"):
             self._at += 1
             self._skip()
@@ -273,16 +273,16 @@ class _Reader:
             raise UnreadableError("arithmetic")
         if self._text.startswith("(", self._at):
             self._at += 1
-            return self._grouped(Group(script=self._script(")")))
+            return self._grouped(CommandGroup(script=self._script(")")))
         if self._is_word("{"):
             self._at += 1
-            return self._grouped(Group(script=self._script("}")))
+            return self._grouped(CommandGroup(script=self._script("}")))
         if self._is_word("for"):
             self._at += 3
             return self._grouped(self._loop())
         return self._command()
 
-    def _grouped(self, group: Group) -> Group:
+    def _grouped(self, group: CommandGroup) -> CommandGroup:
         redirects: list[Redirect] = []
         while True:
             self._skip()
@@ -291,7 +291,7 @@ class _Reader:
                 return replace(group, redirects=tuple(redirects))
             redirects.append(redirect)
 
-    def _loop(self) -> Group:
+    def _loop(self) -> CommandGroup:
         self._skip()
         name = _NAME.match(self._text, self._at)
         if name is None:
@@ -315,13 +315,13 @@ class _Reader:
         if name.group() in self._values or self._documents:
             raise UnreadableError("a loop in a loop of the same name")
         begin = self._at
-        steps: list[Step] = []
+        steps: list[Pipeline] = []
         for word in words:
             self._at = begin
             self._values[name.group()] = word
             steps.extend(self._script("done").steps)
         del self._values[name.group()]
-        return Group(script=Script(steps=tuple(steps)), words=tuple(words))
+        return CommandGroup(script=CommandList(steps=tuple(steps)), words=tuple(words))
 
     def _command(self) -> Command:
         self._count(1)
@@ -581,13 +581,13 @@ class _Parts:
         self.glob = self.home = self.braces = False
         self._quoted = self._split = False
         self._variables: list[str] = []
-        self._inner: list[Script] = []
+        self._inner: list[CommandList] = []
 
     def add(self, text: str, *, quoted: bool = False) -> None:
         self.text += text
         self._quoted = self._quoted or quoted
 
-    def expand(self, *, variable: str = "", inner: Script | None = None, quoted: bool) -> None:
+    def expand(self, *, variable: str = "", inner: CommandList | None = None, quoted: bool) -> None:
         self.text += UNKNOWN
         self._quoted = True
         self._split = self._split or not quoted

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hookgate.builtin_plugins.packs.calls import Reader
+from hookgate.builtin_plugins.packs.calls import PackReader
 from hookgate.builtin_plugins.packs.commands import CommandLines
-from hookgate.builtin_plugins.packs.findings import Findings
+from hookgate.builtin_plugins.packs.findings import CallFindings
 from hookgate.builtin_plugins.packs.places import Workspace
 from hookgate.builtin_plugins.packs.tables import PACKS, programs
 from hookgate.core.domain.tools import ClientCallFlags, Tool
@@ -14,9 +14,9 @@ from hookgate.core.domain.tools import ClientCallFlags, Tool
 ROOT = "/home/ada/shop"
 
 
-def looked_at(line: str, root: str = ROOT, *, runs: bool = True) -> Findings:
+def looked_at(line: str, root: str = ROOT, *, runs: bool = True) -> CallFindings:
     """Return what a command line comes to."""
-    findings, tables = Findings(), programs()
+    findings, tables = CallFindings(), programs()
     CommandLines(tables, Workspace(root, tables.names), findings, runs=runs).text(line)
     return findings
 
@@ -35,4 +35,4 @@ def called(
     name: str, packs: tuple[str, ...] = PACKS, root: str = ROOT, /, **arguments: Any
 ) -> ClientCallFlags | None:
     """Return what the packs say of a call of a tool that the request does not list."""
-    return Reader(packs=packs).look(client_tool(name), arguments, root)
+    return PackReader(packs=packs).look(client_tool(name), arguments, root)

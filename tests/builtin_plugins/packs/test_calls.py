@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builtin_plugins.packs.looking import ROOT, called, client_tool
 
-from hookgate.builtin_plugins.packs.calls import Reader
+from hookgate.builtin_plugins.packs.calls import PackReader
 from hookgate.builtin_plugins.packs.tables import PACKS, pack
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.tools import ClientCallFlags
@@ -115,7 +115,7 @@ def test_a_harmless_call_is_known_to_be_one(
 
 @pytest.mark.parametrize(("name", "tool", "arguments"), ASKED)
 def test_what_may_harm_is_known_to(name: str, tool: str, arguments: dict[str, Any]) -> None:
-    said = Reader(packs=(name,)).look(
+    said = PackReader(packs=(name,)).look(
         client_tool(tool, {"properties": {one: {} for one in pack(name)[tool].needs}}),
         arguments,
         ROOT,
@@ -130,7 +130,7 @@ def test_a_tool_that_no_enabled_pack_has_is_not_known() -> None:
 
 
 def test_a_tool_of_the_name_with_other_arguments_is_another_one() -> None:
-    reader = Reader(packs=("claude-code",))
+    reader = PackReader(packs=("claude-code",))
     other = client_tool("Bash", {"type": "object", "properties": {"script": {"type": "string"}}})
     assert reader.look(other, {"script": "ls"}, ROOT) is None
     typed = {"type": "object", "properties": {"command": {"type": "array"}}}
@@ -175,4 +175,4 @@ def test_no_arguments_make_it_raise(which: tuple[str, str], data: st.DataObject)
     known = pack(name)[tool].arguments
     some = st.fixed_dictionaries({}, optional=dict.fromkeys(known, JSON | st.text(max_size=40)))
     arguments = data.draw(some)
-    Reader(packs=PACKS).look(client_tool(tool), arguments, ROOT)
+    PackReader(packs=PACKS).look(client_tool(tool), arguments, ROOT)

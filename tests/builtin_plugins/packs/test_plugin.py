@@ -10,6 +10,7 @@ from tests.builtin_plugins.packs.looking import client_tool
 from tests.builtin_plugins.turns import make_turn
 from tests.support.script import Script, Scripted, call, gateway, say
 
+from hookgate.builtin_plugins.packs.operations import MAX_SEEN
 from hookgate.builtin_plugins.packs.places import folder_of, is_workspace
 from hookgate.builtin_plugins.packs.plugin import Plugin as Packs
 from hookgate.builtin_plugins.packs.plugin import schema_digest
@@ -20,6 +21,7 @@ from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.messages import Message, Provenance, ToolUse
 from hookgate.core.domain.parts import Text
 from hookgate.core.domain.turn import Origin, Principal, TurnRequest
+from hookgate.core.gateway.operations import Invocation
 
 SYSTEM = "You are an agent.\nWorking directory: /home/ada/shop\n"
 BASH = client_tool("Bash", {"type": "object", "properties": {"command": {"type": "string"}}})
@@ -66,7 +68,9 @@ def said(settings: PacksSettings, name: str = "Bash", **more: Any) -> Any:
     turn.system = more.pop("system", SYSTEM)
     turn.history = more.pop("history", ())
     arguments = more or {"command": "cat /home/ada/shop/a.py"}
-    return Packs(settings).describe_client_call(turn, client_tool(name), arguments)
+    tool = client_tool(name)
+    turn.client_tools = (tool,)
+    return Packs(settings).describe_client_call(turn, tool, arguments)
 
 
 def privileged(settings: PacksSettings, **more: Any) -> bool:
@@ -164,3 +168,44 @@ def test_a_workspace_that_is_a_whole_machine_is_refused() -> None:
         PacksSettings(workspaces=("/",))
     with pytest.raises(ValueError, match="expected a folder"):
         PacksSettings(workspaces=("src",))
+
+
+async def test_what_was_called_is_listed_with_what_to_write_to_have_it_known() -> None:
+    settings = PacksSettings.model_validate({"enabled": ["gemini"], "tools": {"mcp__a__*": {}}})
+    packs = Packs(settings)
+    async with gateway(packs) as gate:
+        turn = make_turn(principal=Principal.owner("ada"))
+        turn.client_tools = (BASH,)
+        for tool, arguments in (
+            (BASH, {"command": "ls"}),
+            (BASH, {"command": "ls"}),
+            (client_tool("glob"), {"pattern": "x"}),
+            (client_tool("mcp__a__b"), {}),
+            (client_tool("mcp__x__y"), {}),
+        ):
+            packs.describe_client_call(turn, tool, arguments)
+        (operation,) = packs.list_operations(gate.host)
+        invocation = Invocation(host=gate.host, principal=Principal.owner())
+        rows = {
+            row.tool: row for row in (await operation.handler(invocation, operation.params())).tools
+        }
+    assert (rows["Bash"].calls, rows["Bash"].principal, rows["Bash"].known) == (2, "ada", "no")
+    assert rows["Bash"].schema_digest == schema_digest(BASH.schema)
+    assert rows["Bash"].suggestion == '[plugin.packs]\nenabled = ["claude-code", "gemini"]'
+    assert (rows["glob"].known, rows["glob"].suggestion) == ("pack", "")
+    assert (rows["mcp__a__b"].known, rows["mcp__a__b"].suggestion) == ("operator", "")
+    assert rows["mcp__x__y"].suggestion.startswith('[plugin.packs.tools."mcp__x__y"]\n')
+    assert (rows["mcp__x__y"].known, rows["mcp__x__y"].schema_digest) == ("no", "")
+
+
+def test_few_tools_are_remembered_and_little_of_each() -> None:
+    packs, turn = Packs(PacksSettings()), make_turn()
+    wide = {
+        "properties": {f"a{n}": {"type": "string", "description": "x" * 99} for n in range(999)}
+    }
+    for number in range(MAX_SEEN + 5):
+        packs.describe_client_call(turn, client_tool(f"t{number}", wide), {})
+    kept = packs._seen.tools
+    assert len(kept) == MAX_SEEN
+    assert ("t0", "") not in kept
+    assert all(len(str(one.schema)) < 5_000 for one in kept.values())

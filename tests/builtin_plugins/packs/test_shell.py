@@ -15,8 +15,8 @@ from tests.builtin_plugins.packs.looking import looked_at
 from hookgate.builtin_plugins.packs.shell import (
     MAX_CHARS,
     Command,
-    Group,
-    Script,
+    CommandGroup,
+    CommandList,
     UnreadableError,
     read,
 )
@@ -30,7 +30,7 @@ SHELL = st.sampled_from([*SPOKEN.split(), " ", "\n", "\0", "\u202e"])
 SLOW = ("a ", "'", '"', "\\", "$(", "{", "(", "<<E\n", "a|", "~", "* ", "b;", "\n")
 
 
-def commands(script: Script) -> list[Command | Group]:
+def commands(script: CommandList) -> list[Command | CommandGroup]:
     return [member for step in script.steps for member in step.commands]
 
 
@@ -67,7 +67,7 @@ def test_a_line_falls_into_pipelines_with_what_joins_them() -> None:
         (1, "", False),
         (1, "", False),
     ]
-    assert isinstance(script.steps[2].commands[0], Group)
+    assert isinstance(script.steps[2].commands[0], CommandGroup)
 
 
 def test_a_here_document_is_no_command() -> None:
@@ -77,7 +77,7 @@ def test_a_here_document_is_no_command() -> None:
 
 def test_a_loop_is_its_turns() -> None:
     (group,) = commands(read('for f in a "b c"; do cat "$f"; done'))
-    assert isinstance(group, Group)
+    assert isinstance(group, CommandGroup)
     turns = [one.words[1].text for one in commands(group.script) if isinstance(one, Command)]
     assert turns == ["a", "b c"]
 
