@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import os
 import signal
 import socket
-from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -18,6 +17,9 @@ from hookgate.core.domain.errors import HookgateError, StartError
 from hookgate.core.gateway.access.auth import check_listener
 from hookgate.core.gateway.app import build_app
 from hookgate.core.gateway.server import SERVER
+from hookgate.core.gateway.service.handover import Handover
+from hookgate.core.gateway.service.manager import Manager
+from hookgate.core.gateway.service.sockets import cannot_listen, own_sockets
 from hookgate.core.gateway.wire.rpc import notification
 
 if TYPE_CHECKING:
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.gateway.server import Server
     from hookgate.core.runtime import Runtime
-    from hookgate.core.settings.schema import GatewaySettings
 
 KEEP_ALIVE_SECONDS = 75.0
 """Seconds that a connection may be idle between two requests, or before its first is whole."""
@@ -40,6 +41,9 @@ LAST_WORDS = 1.0
 
 BACKLOG = 4096
 """Connections that may wait to be accepted."""
+
+SETTLE_SECONDS = 30.0
+"""Seconds at most that a stop takes beyond what it waits for balancers and for turns."""
 
 LAST_CALL = 0.25
 """Seconds that connections get for their request which were made before it listened no more."""
@@ -59,24 +63,36 @@ class Listener:
 
     Attributes:
         app: The application.
-        host: The address that it is bound to.
-        port: The port, the real one where the settings say 0.
+        host: The address that it is bound to; "" where it listens on Unix sockets alone.
+        port: The port, the real one where the settings say 0; 0 where there is none.
+        sockets: What it listens on.
+        shared: Whether another process holds these sockets, too: a service manager, or who takes
+            over. What waits in their queue is then served by that one.
     """
 
-    def __init__(self, app: web.Application, runner: web.AppRunner, host: str) -> None:
+    def __init__(self, app: web.Application, runner: web.AppRunner, *, shared: bool) -> None:
         self.app = app
-        self.host = host
+        self.host = ""
         self.port = 0
+        self.sockets: list[socket.socket] = []
+        self.shared = shared
         self._runner = runner
-        self._sockets: list[socket.socket] = []
+        self._servers: list[asyncio.Server] = []
 
     async def open(self, sockets: Iterable[socket.socket]) -> None:
         """Listen on `sockets`, which are bound."""
+        loop, server = asyncio.get_running_loop(), self._runner.server
+        assert server is not None, "it is there once the runner is set up"
         for one in sockets:
             # The event loop closes its own as soon as it is to accept nothing more.
-            self._sockets.append(one.dup())
-            self.port = self.port or one.getsockname()[1]
-            await web.SockSite(self._runner, one, backlog=BACKLOG).start()
+            self.sockets.append(one.dup())
+            if one.family == socket.AF_UNIX:
+                made = await loop.create_unix_server(server, sock=one, backlog=BACKLOG)
+            else:
+                if not self.port:
+                    self.host, self.port = one.getsockname()[:2]
+                made = await loop.create_server(server, sock=one, backlog=BACKLOG)
+            self._servers.append(made)
 
     @property
     def key(self) -> str:
@@ -85,7 +101,9 @@ class Listener:
 
     @property
     def url(self) -> str:
-        """Where it is found."""
+        """Where it is found; "" where it listens on Unix sockets alone."""
+        if not self.port:
+            return ""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
 
@@ -95,12 +113,14 @@ class Listener:
         Whoever has connected by now is accepted, so that a connection is either refused, which
         every balancer and client takes for "ask another one", or answered.
         """
-        for site in self._runner.sites:
-            await site.stop()
-        for one in self._sockets:
+        for server in self._servers:
+            server.close()
+        for one in self.sockets:
             with one:
-                await self._accept_all(one)
-        self._sockets.clear()
+                if not self.shared:
+                    await self._accept_all(one)
+        self._servers.clear()
+        self.sockets.clear()
 
     async def _accept_all(self, one: socket.socket) -> None:
         loop, server = asyncio.get_running_loop(), self._runner.server
@@ -112,72 +132,21 @@ class Listener:
                 await loop.connect_accepted_socket(server, accepted)
 
 
-def check_port(settings: GatewaySettings) -> None:
-    """Refuse a port on which something listens, before anything is loaded in vain.
-
-    It is free again when this returns: who takes it meanwhile is met when the gateway listens.
-
-    Raises:
-        StartError: It is taken, or this user may not listen on it.
-    """
-    if not settings.port:
-        return
-    try:
-        for one in bind(settings):
-            one.close()
-    except OSError as error:
-        # Of an address that this machine lacks, listening itself says more.
-        if error.errno in (errno.EADDRINUSE, errno.EACCES):
-            raise _cannot_listen(settings, error) from error
-
-
-def bind(settings: GatewaySettings) -> Sequence[socket.socket]:
-    """Return sockets for all addresses of the settings' host, bound to one port.
-
-    Raises:
-        OSError: An address cannot be used; none stays bound.
-    """
-    found = socket.getaddrinfo(
-        settings.host or None, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
-    with ExitStack() as stack:
-        bound: list[socket.socket] = []
-        # Some resolvers name an address twice.
-        for family, kind, protocol, _, place in dict.fromkeys(found):
-            one = stack.enter_context(socket.socket(family, kind, protocol))
-            if os.name == "posix":
-                # A port that was just left is free.
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            # Where any port will do, all addresses get the one that the first has got.
-            port = bound[0].getsockname()[1] if bound else place[1]
-            one.bind((place[0], port, *place[2:]))
-            bound.append(one)
-        stack.pop_all()
-    return bound
-
-
-def _cannot_listen(settings: GatewaySettings, error: OSError) -> StartError:
-    return StartError(
-        f"cannot listen on {settings.host}:{settings.port}: "
-        f"{os.strerror(error.errno) if error.errno else error}; "
-        "set `gateway.host` and `gateway.port`, or stop what listens there"
-    )
-
-
 @asynccontextmanager
-async def listen(gateway: Runtime) -> AsyncIterator[Listener]:
+async def listen(
+    gateway: Runtime, sockets: Sequence[socket.socket] = (), *, shared: bool = False
+) -> AsyncIterator[Listener]:
     """Listen for the length of an ``async with`` block.
 
     Args:
         gateway: The gateway, started.
+        sockets: Sockets that others have bound, in place of those that the settings name.
+        shared: See `Listener`.
 
     Raises:
         StartError: The settings would let strangers in, or the address cannot be used.
     """
-    settings = gateway.settings.gateway
-    check_listener(gateway.settings)
+    check_listener(gateway.settings, sockets)
     app = build_app(gateway)
     # Request lines may hold what somebody took for a secret's place: there is no access log.
     runner = web.AppRunner(
@@ -190,12 +159,12 @@ async def listen(gateway: Runtime) -> AsyncIterator[Listener]:
         shutdown_timeout=LAST_WORDS,
     )
     await runner.setup()
-    listener = Listener(app, runner, settings.host)
+    listener = Listener(app, runner, shared=shared)
     try:
         try:
-            await listener.open(bind(settings))
+            await listener.open(sockets or own_sockets(gateway.settings))
         except OSError as error:
-            raise _cannot_listen(settings, error) from error
+            raise cannot_listen(gateway.settings.gateway, error) from error
         yield listener
     finally:
         await listener.stop_accepting()
@@ -208,6 +177,10 @@ async def serve(
     started: Callable[[Listener], None] = lambda _: None,
     signals: bool = True,
     stop: asyncio.Event | None = None,
+    sockets: Sequence[socket.socket] = (),
+    shared: bool = False,
+    manager: Manager | None = None,
+    handed_over: AsyncExitStack | None = None,
 ) -> int:
     """Listen until SIGTERM or SIGINT, then end well. SIGHUP reads content again.
 
@@ -223,6 +196,11 @@ async def serve(
         started: Called once it listens.
         signals: Whether to listen to signals; only the main thread can.
         stop: Ends it as SIGTERM does, for programs.
+        sockets: See `listen`.
+        shared: See `Listener`.
+        manager: What is told how the gateway stands.
+        handed_over: Where another process may take over (`Handover`), with what that one waits for:
+            it is told once this stack is closed.
 
     Returns:
         The exit code, 0.
@@ -231,14 +209,52 @@ async def serve(
         StartError: It cannot listen.
     """
     told = _Told(stop or asyncio.Event())
-    async with listen(gateway) as listener:
-        with _handle_signals(gateway, told) if signals else nullcontext():
-            gateway.host.log.info("listening", url=listener.url)
-            started(listener)
-            await told.stop.wait()
-            await _leave(gateway, listener, told.leave)
-            await drain(gateway, listener, told.hurry)
+    manager = manager or Manager({})
+    limits = gateway.settings.gateway.limits
+    async with AsyncExitStack() as stack:
+        listener = await stack.enter_async_context(listen(gateway, sockets, shared=shared))
+        stack.callback(manager.close)
+        if signals:
+            stack.enter_context(_handle_signals(gateway, told, manager))
+        gateway.host.log.info("listening", url=listener.url, sockets=_unix_paths(listener))
+        if handed_over is not None:
+            await _offer_handover(gateway, listener, told, stack, handed_over)
+        started(listener)
+        manager.ready(f"listening on {listener.url or ', '.join(_unix_paths(listener))}")
+        await told.stop.wait()
+        manager.stopping(limits.drain_wait_seconds + limits.drain_seconds + SETTLE_SECONDS)
+        await _leave(gateway, listener, told)
+        await drain(gateway, listener, told.hurry)
     return 0
+
+
+def _unix_paths(listener: Listener) -> list[str]:
+    unix = (one for one in listener.sockets if one.family == socket.AF_UNIX)
+    return [os.fsdecode(one.getsockname()) for one in unix]
+
+
+async def _offer_handover(
+    gateway: Runtime,
+    listener: Listener,
+    told: _Told,
+    stack: AsyncExitStack,
+    handed_over: AsyncExitStack,
+) -> None:
+    """Let another process take over while `stack` is open; tell it when `handed_over` closes."""
+
+    def taken(serves: bool) -> None:
+        gateway.host.log.info("another process takes over", serves=serves)
+        listener.shared, told.replaced = True, serves
+        told.stop.set()
+
+    handover = Handover(gateway.settings.home, lambda: listener.sockets, taken)
+    try:
+        handover.open()
+    except (StartError, OSError) as error:
+        gateway.host.log.warning("no other process can take over from this one", why=str(error))
+        return
+    stack.push_async_callback(handover.close)
+    handed_over.callback(handover.release)
 
 
 class _Told:
@@ -248,12 +264,14 @@ class _Told:
         stop: To stop.
         leave: Not to wait for balancers.
         hurry: Not to wait for turns.
+        replaced: That another process serves in its place.
     """
 
     def __init__(self, stop: asyncio.Event) -> None:
         self.stop = stop
         self.leave = asyncio.Event()
         self.hurry = asyncio.Event()
+        self.replaced = False
 
     def end(self) -> None:
         """Take SIGTERM."""
@@ -269,11 +287,11 @@ class _Told:
 
 
 @contextmanager
-def _handle_signals(gateway: Runtime, told: _Told) -> Iterator[None]:
+def _handle_signals(gateway: Runtime, told: _Told, manager: Manager) -> Iterator[None]:
     loop = asyncio.get_running_loop()
 
     def reload() -> None:
-        gateway.host.spawn(_reload(gateway), name="reload")
+        gateway.host.spawn(_reload(gateway, manager), name="reload")
 
     handlers = {signal.SIGTERM: told.end, signal.SIGINT: told.interrupt}
     if hasattr(signal, "SIGHUP"):
@@ -287,12 +305,16 @@ def _handle_signals(gateway: Runtime, told: _Told) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-async def _reload(gateway: Runtime) -> None:
-    log = gateway.host.log
+async def _reload(gateway: Runtime, manager: Manager) -> None:
+    log, status = gateway.host.log, "reloaded"
+    manager.reloading()
     try:
         log.info("reloaded", **await gateway.host.reload())
     except HookgateError as error:
         log.error("the reload failed; what was there stays", why=str(error))
+        status = "the reload failed; what was there stays"
+    finally:
+        manager.ready(status)
 
 
 class _ServerLog(logging.Handler):
@@ -321,17 +343,20 @@ def _server_logger(log: FilteringBoundLogger) -> logging.Logger:
     return logger
 
 
-async def _leave(gateway: Runtime, listener: Listener, leave: asyncio.Event) -> None:
+async def _leave(gateway: Runtime, listener: Listener, told: _Told) -> None:
     """Say by ``/ready`` that others are to be asked, serve on until they are, then listen no more.
 
     Args:
         gateway: The gateway.
         listener: Where it listens.
-        leave: Once set, it is over.
+        told: Once it says to leave, it is over.
     """
     server = listener.app[SERVER]
     server.leaving = True
-    seconds = server.settings.limits.drain_wait_seconds
+    seconds, leave = server.settings.limits.drain_wait_seconds, told.leave
+    if told.replaced:
+        # Who is connected already is served on; who comes is served by the other one.
+        await listener.stop_accepting()
     if not seconds or leave.is_set():
         return
     gateway.host.log.info("no longer ready", seconds=seconds)

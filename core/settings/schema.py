@@ -135,6 +135,11 @@ class GatewaySettings(Section):
     """The address to listen on. One beyond loopback needs at least one token."""
     port: int = Field(default=7200, ge=0, le=65_535)
     """The port; 0 takes a free one."""
+    socket: Path | None = None
+    """A Unix socket to listen on as well; a relative path starts at `home`. Who connects there
+    counts as one on loopback."""
+    socket_mode: str = Field(default="0600", pattern=r"^0?[0-7]{3}$")
+    """Who may connect to it: those who may write. `0660` lets a proxy of its group in."""
     allowed_hosts: tuple[str, ...] = ()
     """Names that may stand in a request's Host header, beside loopback's own."""
     allowed_origins: tuple[OriginName, ...] = ()

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import ipaddress
 import re
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -51,11 +53,12 @@ from hookgate.core.gateway.access.peer import (
 )
 from hookgate.core.gateway.access.tokens import PREFIX, PREFIXES, token_book
 from hookgate.core.gateway.codes import wire_error
+from hookgate.core.gateway.service.sockets import peer_is_ours
 from hookgate.core.settings.secret_store import masking
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from aiohttp import web
 
@@ -74,6 +77,10 @@ MAX_TOKEN = 512
 KEYS_OPERATION = "keys.new"
 """The operation by which a plugin makes keys for clients, where one does."""
 
+UNIX_PORT = 80
+"""The port that Host headers name over a Unix socket: none."""
+
+_HERE = ipaddress.IPv4Address("127.0.0.1")
 _SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 _QUERY_NAMES = frozenset(
     (
@@ -158,8 +165,12 @@ def _all(value: object, kind: type) -> bool:
     return isinstance(value, tuple) and all(isinstance(item, kind) for item in value)
 
 
-def check_listener(settings: Settings) -> None:
+def check_listener(settings: Settings, sockets: Sequence[socket.socket] = ()) -> None:
     """Refuse settings under which strangers could come in.
+
+    Args:
+        settings: The settings.
+        sockets: The sockets that it is to listen on in place of what the settings name.
 
     Raises:
         StartError: It would listen beyond loopback, or believe proxies, without a token.
@@ -171,11 +182,17 @@ def check_listener(settings: Settings) -> None:
         "run `hookgate token new NAME` and put what it prints into the settings, "
         "as [gateway.tokens.NAME]"
     )
-    if not is_loopback_bind(gateway.host):
+    if not sockets and not is_loopback_bind(gateway.host):
         raise StartError(
             f"gateway.host is {gateway.host!r}, which others can reach, and there is no token: "
             f"{how}; or listen on 127.0.0.1"
         )
+    for one in sockets:
+        if one.family != socket.AF_UNIX and not is_loopback_bind(one.getsockname()[0]):
+            raise StartError(
+                f"the socket on {one.getsockname()[0]} that was handed to this process can be "
+                f"reached by others, and there is no token: {how}; or listen on 127.0.0.1"
+            )
     if gateway.trusted_proxies:
         raise StartError(
             f"gateway.trusted_proxies is set, and there is no token: whoever reaches the proxy "
@@ -312,13 +329,20 @@ class AccessGate:
 
     @staticmethod
     def _ends(request: web.Request) -> tuple[IPAddress | None, tuple[str, int]]:
-        """Return the peer's address, and the address and port at which the request arrived."""
+        """Return the peer's address, and the address and port at which the request arrived.
+
+        A Unix socket counts as loopback: no browser's page gets there, and its mode says who may.
+        """
         transport = request.transport
         peer = transport.get_extra_info("peername") if transport is not None else None
         local = transport.get_extra_info("sockname") if transport is not None else None
         if not isinstance(peer, tuple) or not isinstance(local, tuple):
+            if transport is not None and _is_unix(transport):
+                return _HERE, (str(_HERE), UNIX_PORT)
             raise wire_error(
-                "bad_target", "the connection has no address", action="connect over TCP"
+                "bad_target",
+                "the connection has no address",
+                action="connect over TCP or a Unix socket",
             )
         return canonical_address(peer[0]), (local[0], local[1])
 
@@ -581,11 +605,18 @@ class AccessGate:
         return _OWNER if near else None
 
     def _same_user(self, transport: asyncio.BaseTransport) -> bool:
+        if _is_unix(transport):
+            return peer_is_ours(transport.get_extra_info("socket"))
         if not self._peers.enabled:
             return True
         peer, local = (transport.get_extra_info(name)[:2] for name in ("peername", "sockname"))
         user = self._peers.user_of(peer, local)
         return user is not None and user.trusted
+
+
+def _is_unix(transport: asyncio.BaseTransport) -> bool:
+    end = transport.get_extra_info("socket")
+    return end is not None and end.family == socket.AF_UNIX
 
 
 def _not_checked() -> WireError:

@@ -16,6 +16,7 @@ from hookgate.cli.state import State, settle_memory, state_of
 if TYPE_CHECKING:
     from hookgate.cli.client.note import RunningGateway
     from hookgate.core.gateway.serve import Listener
+    from hookgate.core.gateway.service.handover import Taken
     from hookgate.core.settings.schema import Settings
     from hookgate.gateway import Gateway
 
@@ -37,12 +38,21 @@ def serve(
             help="The port, instead of `gateway.port`; 0 takes a free one.", min=0, max=65535
         ),
     ] = None,
+    take_over: Annotated[
+        bool,
+        typer.Option(
+            "--take-over",
+            help="Take the sockets of the gateway of this home over, which then ends: nobody who "
+            "connects meanwhile is refused. Where none runs, start as usual.",
+        ),
+    ] = False,
 ) -> None:
     """Run the gateway until SIGTERM or Ctrl-C; SIGHUP reads content again.
 
     Examples:
         hookgate serve
         hookgate serve --port 7300
+        hookgate serve --take-over
         hookgate --config team.toml -p no:memory serve
     """
     state = state_of(ctx)
@@ -59,7 +69,7 @@ def serve(
     from hookgate.core.gateway.serve import loop_factory
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        raise typer.Exit(runner.run(run(state)))
+        raise typer.Exit(runner.run(run(state, take_over=take_over)))
 
 
 def _import_structlog() -> None:
@@ -77,33 +87,79 @@ def _import_structlog() -> None:
         del sys.modules["rich"]
 
 
-async def run(state: State) -> int:
+async def run(state: State, *, take_over: bool = False) -> int:
     """Start the gateway, listen, end well; return the exit code."""
     from hookgate.cli.client.note import RunningGateway, address, take_note_away
     from hookgate.core.gateway import serve as listening
     from hookgate.core.gateway.access.auth import check_listener
-    from hookgate.core.observability.log import EVERYTHING
+    from hookgate.core.gateway.service import handover
+    from hookgate.core.gateway.service.manager import Manager
+    from hookgate.core.gateway.service.sockets import check_port, inherited_sockets
 
+    sockets = inherited_sockets(os.environ)
+    taken = handover.take_over(state.settings.home) if take_over and not sockets else None
+    if taken is not None:
+        sockets = taken.sockets
     # Before anything is opened: what strangers could reach is not even started.
-    check_listener(state.settings)
-    listening.check_port(state.settings.gateway)
-    gateway = state.make_gateway(state.settings, read_settings=lambda: _read_again(state))
-    async with AsyncExitStack() as stack:
-        stack.enter_context(gateway.log.as_default())
-        stack.enter_context(gateway.log.captured(EVERYTHING))
-        with state.placed(), gateway.log.held():
-            await stack.enter_async_context(gateway)
+    check_listener(state.settings, sockets)
+    if not sockets:
+        check_port(state.settings.gateway)
+    # The outer one is closed last: who takes over waits for all that the inner one holds.
+    async with AsyncExitStack() as outer, AsyncExitStack() as stack:
+        if taken is not None:
+            outer.callback(taken.close)
+        gateway = await _start(state, stack, taken)
 
         def started(listener: Listener) -> None:
-            url = address(listener.host, listener.port)
-            stack.callback(take_note_away, state.settings.home)
-            _leave_note(gateway, RunningGateway(os.getpid(), url, listener.key))
+            if listener.port:
+                url = address(listener.host, listener.port)
+                stack.callback(take_note_away, state.settings.home)
+                _leave_note(gateway, RunningGateway(os.getpid(), url, listener.key))
+            if taken is not None:
+                taken.listening()
             # Only then is `rich` loaded.
             if sys.stderr.isatty():
                 _greet(state, gateway, listener.url)
 
         settle_memory()
-        return await listening.serve(gateway, started=started)
+        return await listening.serve(
+            gateway,
+            started=started,
+            sockets=sockets,
+            shared=bool(sockets) and taken is None,
+            manager=Manager(os.environ),
+            handed_over=outer,
+        )
+
+
+async def _start(state: State, stack: AsyncExitStack, taken: Taken | None) -> Gateway:
+    """Return the gateway, started, which ends with `stack`.
+
+    Where the one that is taken over holds the store, it ends first: by then all is loaded here that
+    can be.
+    """
+    from hookgate.core.domain.errors import StoreHeldError
+
+    try:
+        return await _enter(state, stack)
+    except StoreHeldError:
+        if taken is None:
+            raise
+    await taken.wait_for_the_store()
+    return await _enter(state, stack)
+
+
+async def _enter(state: State, stack: AsyncExitStack) -> Gateway:
+    from hookgate.core.observability.log import EVERYTHING
+
+    gateway = state.make_gateway(state.settings, read_settings=lambda: _read_again(state))
+    async with AsyncExitStack() as mine:
+        mine.enter_context(gateway.log.as_default())
+        mine.enter_context(gateway.log.captured(EVERYTHING))
+        with state.placed(), gateway.log.held():
+            await mine.enter_async_context(gateway)
+        stack.push_async_exit(mine.pop_all())
+    return gateway
 
 
 def _leave_note(gateway: Gateway, running: RunningGateway) -> None:

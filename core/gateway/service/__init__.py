@@ -1,0 +1,1 @@
+"""The gateway as a service of its machine: its sockets, its manager, and who takes over from it."""
