@@ -210,7 +210,6 @@ async def serve(
     """
     told = _Told(stop or asyncio.Event())
     manager = manager or Manager({})
-    limits = gateway.settings.gateway.limits
     async with AsyncExitStack() as stack:
         listener = await stack.enter_async_context(listen(gateway, sockets, shared=shared))
         stack.callback(manager.close)
@@ -222,6 +221,7 @@ async def serve(
         started(listener)
         manager.ready(f"listening on {listener.url or ', '.join(_unix_paths(listener))}")
         await told.stop.wait()
+        limits = listener.app[SERVER].settings.limits
         manager.stopping(limits.drain_wait_seconds + limits.drain_seconds + SETTLE_SECONDS)
         await _leave(gateway, listener, told)
         await drain(gateway, listener, told.hurry)

@@ -86,8 +86,8 @@ async def close_code(client: socket.socket) -> int:
 
 def send_little(served: Served) -> None:
     """Make the gateway's kernel hold little for its clients."""
-    assert served.listener._sockets
-    for listening in served.listener._sockets:
+    assert served.listener.sockets
+    for listening in served.listener.sockets:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
 
 
