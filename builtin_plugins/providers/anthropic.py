@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hookgate import (
+    AS_CONFIGURED,
     Content,
     ContentPart,
     Document,
     Image,
     Message,
     ModelEvent,
+    ModelParameters,
     ModelRequest,
     Opaque,
     OpaqueDelta,
@@ -30,6 +32,7 @@ from hookgate import (
     StopReason,
     Text,
     TextDelta,
+    Tool,
     ToolResultPart,
     ToolUse,
     ToolUseEvent,
@@ -40,14 +43,20 @@ from hookgate import (
 from hookgate.builtin_plugins.providers.failures import kind_of_overflow, message_of
 from hookgate.builtin_plugins.providers.wire.protocol import (
     arguments_of,
+    body_of,
+    cannot_carry,
+    carried,
     malformed,
     merge_options,
     object_of,
     paired,
     parse,
+    passes,
+    raw_of,
     safe_id,
     sendable_input,
     text_of,
+    write_changes,
 )
 from hookgate.builtin_plugins.providers.wire.template import TextTemplate
 from hookgate.kit.tokens.pictures import patches, picture_size
@@ -92,6 +101,21 @@ DOCUMENT_TYPES = ("application/pdf",)
 PICTURE_TOKENS = 4784
 """Most tokens of one picture, which is made smaller until it has no more; 3.75 megapixels."""
 
+PROTOCOL = "the Messages API"
+
+CHOICES = {"auto": "auto", "none": "none", "required": "any"}
+"""Words of a `tool_choice`, and what the API calls them."""
+
+NO_FIELD = (
+    "seed",
+    "frequency_penalty",
+    "presence_penalty",
+    "logprobs",
+    "top_logprobs",
+    "cache_key",
+)
+"""Parameters that the API has no field for."""
+
 CONTINUED = "(The conversation goes on.)"
 
 
@@ -104,6 +128,9 @@ class AnthropicWire:
         key: The API key, if there is one.
     """
 
+    name = "anthropic-messages"
+    passed = frozenset(("anthropic-beta",))
+
     def __init__(self, provider: str, base_url: str, key: str | None) -> None:
         self._provider = provider
         base = base_url.rstrip("/").removesuffix("/v1")
@@ -113,29 +140,74 @@ class AnthropicWire:
         )
 
     def body(self, request: ModelRequest) -> dict[str, Any]:
-        """Return the request in the shape of the Messages API."""
+        """Return the request in the shape of the Messages API.
+
+        Raises:
+            ProviderError: It has what the API has not; the text names it.
+        """
+        if passes(request, self.name):
+            return self._as_it_came(request)
         body: dict[str, Any] = {
             "model": request.model.model,
             "max_tokens": request.max_output_tokens,
             "stream": True,
-            "messages": self._messages(request.messages),
+            "messages": self._messages(carried(self._provider, request, PROTOCOL)),
         }
         if system := _system(request):
             body["system"] = system
         if request.tools:
-            body["tools"] = [
-                {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "input_schema": dict(tool.schema),
-                }
-                for tool in request.tools
-            ]
+            body["tools"] = [_tool(tool) for tool in request.tools]
         if request.temperature is not None:
             body["temperature"] = request.temperature
         if request.stop:
             body["stop_sequences"] = list(request.stop)
+        if request.parameters is not AS_CONFIGURED:
+            self._check_parameters(request.parameters)
+            body |= _fields(request.parameters)
         return merge_options(self._provider, body, request.options, RESERVED)
+
+    def _as_it_came(self, request: ModelRequest) -> dict[str, Any]:
+        """Return the body as the client has sent it, but for what has changed since."""
+        body, came = body_of(request)
+        if request.messages is not came.messages:
+            body["messages"] = [
+                raw_of(message, self.name) or self._message(message) for message in request.messages
+            ]
+        if request.system is not came.system:
+            body["system"] = [
+                raw_of(piece, self.name) or {"type": "text", "text": piece.text}
+                for piece in request.system
+            ]
+        if request.tools is not came.tools:
+            body["tools"] = [raw_of(tool, self.name) or _tool(tool) for tool in request.tools]
+        before, after = (
+            {
+                "max_tokens": item.max_output_tokens,
+                "temperature": item.temperature,
+                "stop_sequences": list(item.stop) or None,
+                **_fields(item.parameters),
+            }
+            for item in (came, request)
+        )
+        write_changes(body, before, after)
+        body["stream"] = True
+        return merge_options(self._provider, body, request.options, RESERVED)
+
+    def _message(self, message: Message) -> dict[str, Any]:
+        """Return a message of a conversation that is sent as it came; no id is written anew."""
+        blocks = [
+            raw_of(part, self.name) or self._block(part, str, self.name) for part in message.parts
+        ]
+        role = "assistant" if message.role == "assistant" else "user"
+        return {"role": role, "content": [block for block in blocks if block]}
+
+    def _check_parameters(self, parameters: ModelParameters) -> None:
+        for name in NO_FIELD:
+            if getattr(parameters, name) is not None:
+                cannot_carry(self._provider, PROTOCOL, f"`{name}`")
+        if parameters.response_format == "json_object":
+            what = "a `response_format` of `json_object`: it takes a JSON schema"
+            cannot_carry(self._provider, PROTOCOL, what)
 
     def picture(self, image: Image, model: str) -> int:
         """Return the most tokens of a picture, by the larger of both documented formulas.
@@ -152,7 +224,7 @@ class AnthropicWire:
         """Return a reader for one answer."""
         return AnthropicReader(self._provider, complain)
 
-    def _messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+    def _messages(self, messages: Iterable[Message]) -> list[dict[str, Any]]:
         """Return the messages, results on the user's side, roles taking turns."""
         merged: list[dict[str, Any]] = []
         for message in paired(messages):
@@ -168,7 +240,9 @@ class AnthropicWire:
             merged.insert(0, {"role": "user", "content": [{"type": "text", "text": CONTINUED}]})
         return merged
 
-    def _block(self, part: Part) -> dict[str, Any] | None:
+    def _block(
+        self, part: Part, write_id: Callable[[str], str] = safe_id, wire: str = ""
+    ) -> dict[str, Any] | None:
         match part:
             case Text(text):
                 # The API refuses empty text.
@@ -176,15 +250,15 @@ class AnthropicWire:
             case ToolUse():
                 return {
                     "type": "tool_use",
-                    "id": safe_id(part.id),
+                    "id": write_id(part.id),
                     "name": part.name,
                     "input": sendable_input(part.input),
                 }
             case ToolResultPart():
                 return {
                     "type": "tool_result",
-                    "tool_use_id": safe_id(part.tool_use_id),
-                    "content": _content(part.content),
+                    "tool_use_id": write_id(part.tool_use_id),
+                    "content": _content(part.content, wire),
                     "is_error": part.is_error,
                 }
             case Opaque():
@@ -193,12 +267,49 @@ class AnthropicWire:
                 return _media(part)
 
 
-def _content(content: Content) -> str | list[dict[str, Any]]:
+def _tool(tool: Tool) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": dict(tool.schema),
+    }
+
+
+def _fields(parameters: ModelParameters) -> dict[str, Any]:
+    """Return those fields of the API that `parameters` ask for."""
+    direct = {name: getattr(parameters, name) for name in ("top_p", "top_k", "service_tier")}
+    fields = {name: value for name, value in direct.items() if value is not None}
+    choice, parallel = parameters.tool_choice, parameters.parallel_tool_calls
+    if choice is not None or parallel is not None:
+        known = CHOICES.get(choice or "auto")
+        fields["tool_choice"] = {"type": known} if known else {"type": "tool", "name": choice}
+        if parallel is not None:
+            fields["tool_choice"]["disable_parallel_tool_use"] = not parallel
+    output: dict[str, Any] = {}
+    reasoning, form = parameters.reasoning, parameters.response_format
+    if isinstance(reasoning, int):
+        fields["thinking"] = {"type": "enabled", "budget_tokens": reasoning}
+    elif reasoning is not None:
+        output["effort"] = reasoning
+    if form is not None and not isinstance(form, str):
+        output["format"] = {"type": "json_schema", "schema": dict(form)}
+    if output:
+        fields["output_config"] = output
+    if parameters.user is not None:
+        fields["metadata"] = {"user_id": parameters.user}
+    return fields
+
+
+def _content(content: Content, wire: str = "") -> str | list[dict[str, Any]]:
     """Return a tool's result: the API takes pictures and documents in it as they are."""
     if isinstance(content, str):
         return content
     # The API refuses empty text.
-    return [_media(part) for part in content if plain_text((part,)).strip()]
+    return [
+        (raw_of(part, wire) if wire else None) or _media(part)
+        for part in content
+        if plain_text((part,)).strip()
+    ]
 
 
 def _media(part: ContentPart) -> dict[str, Any]:
@@ -235,6 +346,7 @@ class _Block:
     start: dict[str, Any]
     pieces: list[str] = field(default_factory=list)
     signature: list[str] = field(default_factory=list)
+    frames: list[Any] = field(default_factory=list)
 
 
 class AnthropicReader:

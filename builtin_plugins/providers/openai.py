@@ -16,12 +16,14 @@ from typing import Any, Literal
 import orjson
 
 from hookgate import (
+    AS_CONFIGURED,
     Audio,
     ContentPart,
     Document,
     Image,
     Message,
     ModelEvent,
+    ModelParameters,
     ModelRequest,
     Opaque,
     ProviderError,
@@ -30,6 +32,7 @@ from hookgate import (
     StopReason,
     Text,
     TextDelta,
+    Tool,
     ToolResultPart,
     ToolUse,
     ToolUseEvent,
@@ -45,14 +48,20 @@ from hookgate.builtin_plugins.providers.failures import (
 from hookgate.builtin_plugins.providers.wire.protocol import (
     Reader,
     arguments_of,
+    body_of,
+    cannot_carry,
+    carried,
     malformed,
     merge_options,
     object_of,
     paired,
     parse,
+    passes,
+    raw_of,
     safe_id,
     sendable_input,
     text_of,
+    write_changes,
 )
 from hookgate.builtin_plugins.providers.wire.template import TextTemplate
 from hookgate.kit.tokens.pictures import picture_size, picture_tokens, tiles
@@ -104,6 +113,23 @@ TEXT = re.compile(rb'"content": ?"')
 LimitField = Literal["max_tokens", "max_completion_tokens"]
 
 
+PROTOCOL = "Chat Completions"
+
+FIELDS = {
+    "top_p": "top_p",
+    "seed": "seed",
+    "frequency_penalty": "frequency_penalty",
+    "presence_penalty": "presence_penalty",
+    "logprobs": "logprobs",
+    "top_logprobs": "top_logprobs",
+    "parallel_tool_calls": "parallel_tool_calls",
+    "service_tier": "service_tier",
+    "cache_key": "prompt_cache_key",
+    "user": "user",
+}
+"""Parameters of a request by name, and the fields that they are sent in as they are."""
+
+
 class OpenAIWire:
     """The Chat Completions API of one provider.
 
@@ -114,6 +140,9 @@ class OpenAIWire:
         limit_field: The name of the output limit. OpenAI's newer models refuse
             ``max_tokens``; many other servers know only that.
     """
+
+    name = "openai-chat"
+    passed = frozenset(("openai-beta",))
 
     def __init__(
         self,
@@ -129,10 +158,16 @@ class OpenAIWire:
         self.headers: Mapping[str, str] = {"authorization": f"Bearer {key}"} if key else {}
 
     def body(self, request: ModelRequest) -> dict[str, Any]:
-        """Return the request in the shape of Chat Completions."""
+        """Return the request in the shape of Chat Completions.
+
+        Raises:
+            ProviderError: It has what the protocol has not; the text names it.
+        """
+        if passes(request, self.name):
+            return self._as_it_came(request)
         system = "\n\n".join(piece.text for piece in request.system if piece.text.strip())
-        messages = [{"role": "system", "content": system}] if system else []
-        for message in paired(request.messages):
+        messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
+        for message in paired(carried(self._provider, request, PROTOCOL)):
             if message.plain and message.role == "user":
                 messages.append({"role": "user", "content": message.text})
             elif message.plain and message.role == "assistant":
@@ -148,22 +183,58 @@ class OpenAIWire:
             self._limit_field: request.max_output_tokens,
         }
         if request.tools:
-            body["tools"] = [
-                {
-                    "type": "function",
-                    "function": {
-                        "name": tool.name,
-                        "description": tool.description,
-                        "parameters": dict(tool.schema),
-                    },
-                }
-                for tool in request.tools
-            ]
+            body["tools"] = [_tool(tool) for tool in request.tools]
         if request.temperature is not None:
             body["temperature"] = request.temperature
         if request.stop:
             body["stop"] = list(request.stop)
+        if request.parameters is not AS_CONFIGURED:
+            self._check_parameters(request.parameters)
+            body |= _fields(request.parameters)
         return merge_options(self._provider, body, request.options, RESERVED)
+
+    def _as_it_came(self, request: ModelRequest) -> dict[str, Any]:
+        """Return the body as the client has sent it, but for what has changed since."""
+        body, came = body_of(request)
+        if body.get("n") not in (None, 1):
+            why = "`n`, several answers to one request: all but the first are judged by nobody"
+            cannot_carry(self._provider, "Chat Completions through a gateway", why)
+        if request.messages is not came.messages or request.system is not came.system:
+            body["messages"] = self._messages_as_they_came(request)
+        if request.tools is not came.tools:
+            body["tools"] = [raw_of(tool, self.name) or _tool(tool) for tool in request.tools]
+        limits = ("max_tokens", "max_completion_tokens")
+        limit = next((name for name in limits if name in body), self._limit_field)
+        before, after = (
+            {
+                limit: item.max_output_tokens,
+                "temperature": item.temperature,
+                "stop": list(item.stop) or None,
+                **_fields(item.parameters),
+            }
+            for item in (came, request)
+        )
+        write_changes(body, before, after)
+        options = body.get("stream_options")
+        options = options if isinstance(options, dict) else {}
+        body |= {"stream": True, "stream_options": {**options, "include_usage": True}}
+        return merge_options(self._provider, body, request.options, RESERVED)
+
+    def _messages_as_they_came(self, request: ModelRequest) -> list[dict[str, Any]]:
+        messages: list[dict[str, Any]] = [
+            raw_of(piece, self.name) or {"role": "system", "content": piece.text}
+            for piece in request.system
+        ]
+        for message in request.messages:
+            came = raw_of(message, self.name)
+            messages.extend([came] if came else _messages(message, str, self.name))
+        return messages
+
+    def _check_parameters(self, parameters: ModelParameters) -> None:
+        if parameters.top_k is not None:
+            cannot_carry(self._provider, PROTOCOL, "`top_k`")
+        if isinstance(parameters.reasoning, int):
+            cannot_carry(self._provider, PROTOCOL, "a `reasoning` that is a budget of tokens")
 
     def picture(self, image: Image, model: str) -> int:
         """Return the most tokens of a picture; one model is billed far more than all others."""
@@ -178,19 +249,58 @@ class OpenAIWire:
         return OpenAIReader(self._provider, complain)
 
 
-def _messages(message: Message) -> list[dict[str, Any]]:
-    """Return one message in the protocol's shape; each tool result is one of its own."""
+def _tool(tool: Tool) -> dict[str, Any]:
+    function = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": dict(tool.schema),
+    }
+    return {"type": "function", "function": function}
+
+
+def _fields(parameters: ModelParameters) -> dict[str, Any]:
+    """Return those fields of the protocol that `parameters` ask for."""
+    asked = {field: getattr(parameters, name) for name, field in FIELDS.items()}
+    fields = {field: value for field, value in asked.items() if value is not None}
+    choice, form = parameters.tool_choice, parameters.response_format
+    if choice is not None:
+        named = {"type": "function", "function": {"name": choice}}
+        fields["tool_choice"] = choice if choice in ("auto", "none", "required") else named
+    if isinstance(form, str):
+        fields["response_format"] = {"type": form}
+    elif form is not None:
+        schema = {"name": "answer", "schema": dict(form), "strict": True}
+        fields["response_format"] = {"type": "json_schema", "json_schema": schema}
+    if isinstance(parameters.reasoning, str):
+        fields["reasoning_effort"] = parameters.reasoning
+    return fields
+
+
+def _messages(
+    message: Message, write_id: Callable[[str], str] = safe_id, wire: str = ""
+) -> list[dict[str, Any]]:
+    """Return one message in the protocol's shape; each tool result is one of its own.
+
+    Args:
+        message: The message.
+        write_id: Returns the id of a call as it is sent.
+        wire: The wire whose parts are sent as they came; "" for none.
+    """
     if message.role == "tool":
         parts = message.tool_results
-        shown = [item for part in parts for item in _shown(part)]
-        results = [_result(part) for part in parts]
+        shown = [item for part in parts for item in _shown(part, write_id)]
+        results = [_result(part, write_id, wire) for part in parts]
         return [*results, {"role": "user", "content": shown}] if shown else results
     if message.role == "assistant":
         answer: dict[str, Any] = {"role": "assistant", "content": message.text or None}
+        if wire and any(raw_of(part, wire) for part in message.parts if isinstance(part, Text)):
+            texts = [part for part in message.parts if isinstance(part, Text)]
+            answer["content"] = [raw_of(part, wire) or _part(part) for part in texts]
         if uses := message.tool_uses:
             answer["tool_calls"] = [
-                {
-                    "id": safe_id(use.id),
+                (raw_of(use, wire) if wire else None)
+                or {
+                    "id": write_id(use.id),
                     "type": "function",
                     "function": {
                         "name": use.name,
@@ -202,11 +312,12 @@ def _messages(message: Message) -> list[dict[str, Any]]:
         elif not message.text:
             return []  # Nothing of it is this protocol's.
         return [answer]
-    if all(isinstance(part, Text) for part in message.parts):
+    came = [raw_of(part, wire) for part in message.parts] if wire else []
+    if not any(came) and all(isinstance(part, Text) for part in message.parts):
         return [{"role": "user", "content": message.text}]
     # Calls and results do not stand in a user's message.
     content = [
-        _part(part)
+        (raw_of(part, wire) if wire else None) or _part(part)
         for part in message.parts
         if not isinstance(part, ToolUse | ToolResultPart | Opaque) and part != Text("")
     ]
@@ -231,7 +342,7 @@ def _part(part: ContentPart) -> dict[str, Any]:
     return {"type": "text", "text": plain_text((part,))}
 
 
-def _shown(part: ToolResultPart) -> list[dict[str, Any]]:
+def _shown(part: ToolResultPart, write_id: Callable[[str], str]) -> list[dict[str, Any]]:
     """Return the pictures and the like of a result, for the message behind the results.
 
     The protocol takes nothing but text in a tool's result.
@@ -241,13 +352,14 @@ def _shown(part: ToolResultPart) -> list[dict[str, Any]]:
     media = [item for item in part.content if isinstance(item, MEDIA)]
     if not media:
         return []
-    head = Text(f"{SHOWN} {safe_id(part.tool_use_id)}:")
+    head = Text(f"{SHOWN} {write_id(part.tool_use_id)}:")
     return [_part(head), *map(_part, media)]
 
 
-def _result(part: ToolResultPart) -> dict[str, Any]:
+def _result(part: ToolResultPart, write_id: Callable[[str], str], wire: str) -> dict[str, Any]:
     content = f"{FAILED}{part.text}" if part.is_error else part.text
-    return {"role": "tool", "tool_call_id": safe_id(part.tool_use_id), "content": content}
+    made = {"role": "tool", "tool_call_id": write_id(part.tool_use_id), "content": content}
+    return (raw_of(part, wire) if wire else None) or made
 
 
 @dataclass(slots=True)
@@ -257,6 +369,7 @@ class _Call:
     id: str = ""
     name: str = ""
     pieces: list[str] = field(default_factory=list)
+    frames: list[Any] = field(default_factory=list)
 
 
 class OpenAIReader:

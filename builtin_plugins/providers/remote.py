@@ -27,6 +27,8 @@ from hookgate.builtin_plugins.providers.failures import (
     message_of,
     shorten,
 )
+from hookgate.builtin_plugins.providers.frames import FRAMES
+from hookgate.builtin_plugins.providers.wire.protocol import passes
 from hookgate.builtin_plugins.providers.wire.sse import SSEError, SSESplitter
 from hookgate.builtin_plugins.providers.wire.template import TagReader, read_tags
 from hookgate.kit.modules import httpx
@@ -120,6 +122,11 @@ class RemoteProvider:
         """The name that stands before the slash in ``provider/model``."""
         return self._name
 
+    @property
+    def wire(self) -> str:
+        """The wire whose requests are sent as they came; "" for none."""
+        return self._wire.name if self._wire.name in FRAMES else ""
+
     def models(self) -> Sequence[ModelInfo]:
         """Return the models that the settings name, and ``*`` for any other."""
         return self._models
@@ -198,7 +205,10 @@ class RemoteProvider:
         return read_tags(events, TagReader(of_model.think_tags, calls=of_model.tool_call_tags))
 
     async def _ask(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        reader, splitter = self._wire.reader(_once(self._complain)), SSESplitter()
+        complain, splitter = _once(self._complain), SSESplitter()
+        is_passed = request.raw is not None and passes(request, self.wire)
+        frames = FRAMES[self.wire] if is_passed else None
+        reader = frames(self._name, complain) if frames else self._wire.reader(complain)
         stream: Any = None
         self._running += 1
         try:
@@ -274,6 +284,9 @@ class RemoteProvider:
             extensions=like.extensions,
         )
         asking.headers["content-length"] = str(len(body))
+        if request.raw is not None and passes(request, self.wire):
+            own = [header for header in request.raw.headers if header[0] in self._wire.passed]
+            asking.headers.update(own)
         response = await self._client.send(asking, stream=True)
         kind = _kind(response)
         if response.status_code == 200 and kind != "text/html":

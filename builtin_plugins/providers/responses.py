@@ -13,12 +13,14 @@ from typing import Any
 import orjson
 
 from hookgate import (
+    AS_CONFIGURED,
     Content,
     ContentPart,
     Document,
     Image,
     Message,
     ModelEvent,
+    ModelParameters,
     ModelRequest,
     Opaque,
     OpaqueDelta,
@@ -44,6 +46,8 @@ from hookgate.builtin_plugins.providers.openai import DONE, FAILED, TEXT, OpenAI
 from hookgate.builtin_plugins.providers.wire.protocol import (
     Reader,
     arguments_of,
+    cannot_carry,
+    carried,
     malformed,
     merge_options,
     object_of,
@@ -82,6 +86,22 @@ REASONING = ("response.reasoning_summary_text.delta", "response.reasoning_text.d
 """The events of thoughts that are shown: OpenAI's summaries, and what open models think."""
 
 
+PROTOCOL = "the Responses API"
+
+FIELDS = {
+    "top_p": "top_p",
+    "top_logprobs": "top_logprobs",
+    "parallel_tool_calls": "parallel_tool_calls",
+    "service_tier": "service_tier",
+    "cache_key": "prompt_cache_key",
+    "user": "user",
+}
+"""Parameters of a request by name, and the fields that they are sent in as they are."""
+
+NO_FIELD = ("top_k", "seed", "frequency_penalty", "presence_penalty", "logprobs")
+"""Parameters that the protocol has no field for."""
+
+
 class ResponsesWire(OpenAIWire):
     """The Responses API of one provider; its address, key and pictures are those of Chat.
 
@@ -90,6 +110,9 @@ class ResponsesWire(OpenAIWire):
         base_url: Where it is; ``/responses`` is added.
         key: The API key, if there is one.
     """
+
+    name = "openai-responses"
+    passed = frozenset[str]()
 
     def __init__(self, provider: str, base_url: str, key: str | None) -> None:
         super().__init__(provider, base_url, key)
@@ -108,7 +131,8 @@ class ResponsesWire(OpenAIWire):
                 'none: leave them out, or set `api = "chat"` for this provider',
                 provider=self._provider,
             )
-        items = [item for one in paired(request.messages) for item in self._items(one)]
+        conversation = paired(carried(self._provider, request, PROTOCOL))
+        items = [item for one in conversation for item in self._items(one)]
         body: dict[str, Any] = {
             "model": request.model.model,
             "input": items,
@@ -132,11 +156,35 @@ class ResponsesWire(OpenAIWire):
             ]
         if request.temperature is not None:
             body["temperature"] = request.temperature
+        if request.parameters is not AS_CONFIGURED:
+            body |= self._fields(request.parameters)
         return merge_options(self._provider, body, request.options, RESERVED)
 
     def reader(self, complain: Callable[[str], None]) -> Reader:
         """Return a reader for one answer."""
         return ResponsesReader(self._provider, complain)
+
+    def _fields(self, parameters: ModelParameters) -> dict[str, Any]:
+        """Return those fields of the protocol that `parameters` ask for."""
+        for name in NO_FIELD:
+            if getattr(parameters, name) is not None:
+                cannot_carry(self._provider, PROTOCOL, f"`{name}`")
+        if isinstance(parameters.reasoning, int):
+            cannot_carry(self._provider, PROTOCOL, "a `reasoning` that is a budget of tokens")
+        asked = {field: getattr(parameters, name) for name, field in FIELDS.items()}
+        fields = {field: value for field, value in asked.items() if value is not None}
+        choice, form = parameters.tool_choice, parameters.response_format
+        if choice is not None:
+            is_word = choice in ("auto", "none", "required")
+            fields["tool_choice"] = choice if is_word else {"type": "function", "name": choice}
+        if isinstance(form, str):
+            fields["text"] = {"format": {"type": form}}
+        elif form is not None:
+            schema = {"type": "json_schema", "name": "answer", "schema": dict(form)}
+            fields["text"] = {"format": {**schema, "strict": True}}
+        if parameters.reasoning is not None:
+            fields["reasoning"] = {"effort": parameters.reasoning}
+        return fields
 
     def _items(self, message: Message) -> Iterator[dict[str, Any]]:
         """Yield one message as items, in the order of its parts."""

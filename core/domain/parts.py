@@ -25,10 +25,13 @@ class Raw:
         wire: The wire: ``openai-chat``, ``openai-responses``, ``anthropic-messages``, or another
             one by its own name.
         data: What stood there, parsed. Nobody changes it in place.
+        headers: Of a whole body, the headers that belong to it, such as ``anthropic-beta``, names
+            in lower case. A provider sends those that its protocol has, and never a credential.
     """
 
     wire: str
     data: Any = field(repr=False)
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 class WirePart:

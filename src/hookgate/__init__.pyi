@@ -91,6 +91,7 @@ from hookgate.core.domain.messages import (
     new_id as new_id,
 )
 from hookgate.core.domain.models import (
+    AS_CONFIGURED as AS_CONFIGURED,
     Ending as Ending,
     Frame as Frame,
     ModelEvent as ModelEvent,

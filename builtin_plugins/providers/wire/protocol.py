@@ -16,13 +16,14 @@ from hookgate import (
     Message,
     ModelEvent,
     ModelRequest,
+    Opaque,
     Part,
     ProviderError,
     Text,
     ToolResultPart,
     ToolUse,
 )
-from hookgate.wire import StrictJSONError, loads
+from hookgate.wire import StrictJSONError, WirePart, loads
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.providers.wire.template import TextTemplate
@@ -65,11 +66,15 @@ class Wire(Protocol):
     """One provider's protocol.
 
     Attributes:
+        name: What it is called, where a request says that it came by it.
         url: Where requests are sent.
         models_url: Where its server lists its models.
         headers: The protocol's own headers, the key among them.
+        passed: Names of headers that are passed on with a request that is sent as it came.
     """
 
+    name: str
+    passed: frozenset[str]
     url: str
     models_url: str
     headers: Mapping[str, str]
@@ -215,6 +220,80 @@ def merge_options(
     return {**body, **options}
 
 
+# -- Requests that are sent as they came ------------------------------------------
+
+
+def passes(request: ModelRequest, wire: str) -> bool:
+    """Whether `request` is sent as it came, by the wire called `wire`."""
+    return request.raw is not None and request.raw.wire == wire and request.baseline is not None
+
+
+def raw_of(part: WirePart, wire: str) -> Any:
+    """Return what `part` came as by the wire called `wire`; None where it did not, or not so."""
+    raw = part.raw
+    return raw.data if raw is not None and raw.wire == wire else None
+
+
+def write_changes(
+    body: dict[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]
+) -> None:
+    """Write those fields into `body` that somebody has changed since it came, and no others."""
+    for name in {**before, **after}:
+        old, new = before.get(name), after.get(name)
+        if old == new:
+            continue
+        there = body.get(name)
+        if isinstance(there, dict) and (isinstance(old, dict) or isinstance(new, dict)):
+            kept = {key: value for key, value in there.items() if key not in (old or {})}
+            new = {**kept, **(new or {})} or None
+        if new is None:
+            body.pop(name, None)
+        else:
+            body[name] = new
+
+
+def body_of(request: ModelRequest) -> tuple[dict[str, Any], ModelRequest]:
+    """Return the body of a request that passes, for its model, and what it says as a request."""
+    raw, came = request.raw, request.baseline
+    if raw is None or came is None or not isinstance(raw.data, dict):
+        raise TypeError(f"found {request!r}, expected one with the body that it came as")
+    return {**raw.data, "model": request.model.model}, came
+
+
+def cannot_carry(provider: str, protocol: str, what: str) -> NoReturn:
+    """Refuse what a request has and this protocol has no place for.
+
+    Raises:
+        ProviderError: Always; ``rejected``.
+    """
+    raise ProviderError(
+        "rejected",
+        f"{provider} is asked by {protocol}, which cannot carry {what}",
+        provider=provider,
+        action="leave it out, or ask a model whose provider can",
+    )
+
+
+def carried(provider: str, request: ModelRequest, protocol: str) -> Iterable[Message]:
+    """Return the messages of a request, where none of them came as what this protocol has not.
+
+    Raises:
+        ProviderError: Such a part or role is there; the text names it and its place.
+    """
+    if request.raw is None:
+        return request.messages
+    for place, message in enumerate(request.messages):
+        data = message.raw.data if message.raw is not None else None
+        role = data.get("role") if isinstance(data, dict) else None
+        if role not in (None, "user", "assistant", "tool"):
+            cannot_carry(provider, protocol, f"the role `{role}` of message {place} in its place")
+        for part in message.parts:
+            if isinstance(part, Opaque) and part.provider != provider:
+                kind = part.data.get("type", "unknown")
+                cannot_carry(provider, protocol, f"the part `{kind}` of message {place}")
+    return results_together(request.messages)
+
+
 # -- Making every tool call of a conversation have its result --------------------
 
 # Both protocols refuse a conversation with a call that has no result, or a result without a call.
@@ -251,6 +330,22 @@ def paired(messages: Iterable[Message]) -> Iterator[Message]:
             yield message
     if waiting:
         yield Message(role="tool", parts=tuple(_missing(use) for use in waiting))
+
+
+def results_together(messages: Iterable[Message]) -> Iterator[Message]:
+    """Yield `messages` with results that stand each in a message of its own in one."""
+    held: Message | None = None
+    for message in messages:
+        if message.role == "tool" and held is not None:
+            held = replace(held, parts=(*held.parts, *message.parts))
+            continue
+        if held is not None:
+            yield held
+        held = message if message.role == "tool" else None
+        if held is None:
+            yield message
+    if held is not None:
+        yield held
 
 
 def _answers(

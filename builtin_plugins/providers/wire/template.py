@@ -214,6 +214,7 @@ class TextTemplate:
 
     Args:
         opening: Finds the name that the text stands under, and the quote that opens it.
+        tries: Shapes that are learnt; with 0 each event is read whole.
 
     Attributes:
         text_of_event: Returns the text of an event of the known shape, None for any other one.
@@ -222,11 +223,11 @@ class TextTemplate:
 
     __slots__ = ("_chunk", "_event", "_opening", "_tries", "text_of_chunk", "text_of_event")
 
-    def __init__(self, opening: re.Pattern[bytes]) -> None:
+    def __init__(self, opening: re.Pattern[bytes], tries: int = TRIES) -> None:
         self._opening = opening
         self._event: _Between | None = None
         self._chunk: _Between | None = None
-        self._tries = TRIES
+        self._tries = tries
         self.text_of_event: Callable[[bytes], str | None] = _unknown
         self.text_of_chunk: Callable[[bytes], str | None] = _unknown
 

@@ -52,7 +52,10 @@ def readable(request: ModelRequest, models: Callable[[], Sequence[ModelInfo]]) -
 
 def passes(request: ModelRequest, provider: Provider) -> bool:
     """Whether `provider` sends the request as it came, so that nothing of it is put in words."""
-    return request.raw is not None and getattr(provider, "wire", "") == request.raw.wire
+    raw = request.raw
+    if raw is None or request.baseline is None:
+        return False
+    return bool(getattr(provider, "wire", "") == raw.wire)
 
 
 def _holds_more(message: Message) -> bool:

@@ -1,0 +1,244 @@
+"""Answers that are passed on to a client of the same wire: each event with what it came in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hookgate import Frame, ModelEvent, StopEvent, ToolUseEvent
+from hookgate.builtin_plugins.providers.anthropic import AnthropicReader, AnthropicWire
+from hookgate.builtin_plugins.providers.openai import (
+    DONE,
+    STOP_REASONS,
+    TEXT,
+    OpenAIReader,
+    OpenAIWire,
+)
+from hookgate.builtin_plugins.providers.wire.protocol import malformed, object_of, parse
+from hookgate.builtin_plugins.providers.wire.template import TextTemplate
+from hookgate.wire import Raw, came_as
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.providers.wire.protocol import Reader
+
+PIECES = (("reasoning_content", "reasoning"), ("content",), ("refusal",), ("tool_calls",))
+"""What of a delta says something to the gateway; the rest of it goes with the first of them."""
+
+
+class OpenAIFrames(OpenAIReader):
+    """Reads an answer of Chat Completions such that each event carries its chunks.
+
+    A chunk that says several things is divided, so that none of them carries another: what a
+    filter changes is not there beside it, and no call before it was judged. The chunks of the end,
+    from the finish reason on, are those of the `StopEvent`.
+    """
+
+    def __init__(self, provider: str, complain: Callable[[str], None]) -> None:
+        super().__init__(provider, complain)
+        self.template = TextTemplate(TEXT, tries=0)
+        self._tail: list[dict[str, Any]] = []
+
+    def read(self, data: bytes) -> Iterable[ModelEvent]:
+        """Return what one event says."""
+        if data == DONE:
+            self.done = self._final = True
+            return self._finish()
+        chunk = parse(self._provider, data)
+        if chunk.get("error") is not None:
+            self._fail(chunk["error"])
+        usage = chunk.get("usage")
+        if usage is None:
+            return self._events(chunk)
+        self._count(usage)
+        said = self._events(chunk)
+        self._final = self._stop is not None
+        return (*said, *self._counted(done=self._final))
+
+    def _events(self, chunk: dict[str, Any]) -> Sequence[ModelEvent]:
+        choices = chunk.get("choices")
+        if not choices:
+            return self._beside(chunk, is_end=chunk.get("usage") is not None)
+        if not isinstance(choices, list) or not isinstance(choices[0], dict):
+            malformed(self._provider, "`choices` that are no list of objects")
+        choice, delta = choices[0], choices[0].get("delta") or {}
+        if len(choices) > 1 or choice.get("index", 0) != 0:
+            malformed(self._provider, "several answers, where one was asked for")
+        if not isinstance(delta, dict):
+            malformed(self._provider, "a `delta` that is no object")
+        if delta.get("function_call"):
+            malformed(self._provider, "a call in the old form `function_call`")
+        reason = choice.get("finish_reason")
+        if ends := isinstance(reason, str):
+            self._stop = STOP_REASONS.get(reason, "other")
+        pieces = [
+            {key: delta[key] for key in keys if delta.get(key)}
+            for keys in PIECES
+            if any(delta.get(key) for key in keys)
+        ]
+        if not pieces:
+            return self._beside(chunk, is_end=ends)
+        calls = delta.get("tool_calls")
+        several = len(pieces) > 1 or (isinstance(calls, list) and len(calls) > 1)
+        rest = {key: item for key, item in delta.items() if not any(key in it for it in pieces)}
+        events: list[ModelEvent] = []
+        for piece in pieces:
+            events += self._piece(None if several or ends else chunk, chunk, piece, rest)
+            rest = {}
+        if ends:
+            choice = {**choice, "delta": {}}
+            self._tail.append({**chunk, "choices": [_without_likelihoods(choice)]})
+        return events
+
+    def _beside(self, chunk: dict[str, Any], *, is_end: bool) -> Sequence[ModelEvent]:
+        """Return what says nothing to the gateway: a frame, or one more chunk of the end."""
+        if not (is_end or self._tail):
+            return (Frame(Raw(wire=OpenAIWire.name, data=chunk)),)
+        self._tail.append(chunk)
+        return ()
+
+    def _piece(
+        self,
+        whole: dict[str, Any] | None,
+        chunk: dict[str, Any],
+        piece: dict[str, Any],
+        rest: dict[str, Any],
+    ) -> Sequence[ModelEvent]:
+        """Return what one thing says that a chunk holds, with its part of it.
+
+        Args:
+            whole: The chunk, where it holds nothing else.
+            chunk: The chunk.
+            piece: The one thing: fields of its delta.
+            rest: Other fields that go with it.
+        """
+        fragments = piece.get("tool_calls")
+        if not fragments:
+            events = self._delta(piece)
+            # Of several events none carries the others.
+            if len(events) == 1:
+                return [_with_chunk(events[0], whole or _part(chunk, {**rest, **piece}))]
+            return events
+        if not isinstance(fragments, list):
+            malformed(self._provider, "`tool_calls` that are no list")
+        for number, fragment in enumerate(fragments):
+            self._call(number, fragment)
+            frame = whole or _part(chunk, {**rest, "tool_calls": [fragment]})
+            self._calls[self._last_call].frames.append(frame)
+            rest = {}
+        return ()
+
+    def _finish(self) -> Iterator[ModelEvent]:
+        """Yield the calls, the usage and the stop, each with what it came in."""
+        calls = iter(self._all_calls)
+        for event in super()._finish():
+            frames: list[dict[str, Any]] = []
+            if isinstance(event, ToolUseEvent):
+                call = next(calls)
+                frames = call.frames if call.id else []
+            elif isinstance(event, StopEvent):
+                frames = self._tail
+            yield _with_chunk(event, frames) if frames else event
+
+
+def _with_chunk(event: ModelEvent, data: Any) -> ModelEvent:
+    """Return an event with the chunk, or the chunks, that it came in."""
+    if isinstance(event, Frame):
+        return event
+    return came_as(event, Raw(wire=OpenAIWire.name, data=data))
+
+
+def _part(chunk: dict[str, Any], delta: dict[str, Any]) -> dict[str, Any]:
+    """Return that part of a chunk which has this delta: neither its end nor its usage."""
+    choice = {**chunk["choices"][0], "delta": delta, "finish_reason": None}
+    if "content" not in delta and "refusal" not in delta:
+        choice = _without_likelihoods(choice)
+    part = {**chunk, "choices": [choice]}
+    return {**part, "usage": None} if "usage" in part else part
+
+
+def _without_likelihoods(choice: dict[str, Any]) -> dict[str, Any]:
+    """Return a choice without the likelihoods of the text that it holds no more."""
+    return {**choice, "logprobs": None} if "logprobs" in choice else choice
+
+
+class AnthropicFrames(AnthropicReader):
+    """Reads an answer of the Messages API such that each event carries those of the stream.
+
+    A call, and a block that only its provider reads, carries all of them once it is whole, and
+    the `StopEvent` those of the end. All others are frames of their own.
+    """
+
+    def __init__(self, provider: str, complain: Callable[[str], None]) -> None:
+        super().__init__(provider, complain)
+        self.template = TextTemplate(TEXT, tries=0)
+        self._tail: list[dict[str, Any]] = []
+
+    def read(self, data: bytes) -> Sequence[ModelEvent]:
+        """Return what one event says."""
+        event = parse(self._provider, data)
+        match event.get("type"):
+            case "content_block_start":
+                said = self._start(event)
+                return self._of_block(event, said)
+            case "content_block_delta":
+                said = self._delta(event, data)
+                return self._of_block(event, said)
+            case "content_block_stop":
+                block = self._blocks.pop(self._index(event), None)
+                frames = [*(block.frames if block is not None else ()), event]
+                has_id = block is not None and bool(block.start.get("id"))
+                said = [
+                    one
+                    if isinstance(one, ToolUseEvent) and not has_id
+                    else _with_event(one, frames)
+                    for one in self._finish(block)
+                ]
+                return said or (_frame(event),)
+            case "message_start":
+                message = object_of(self._provider, event, "message")
+                return (_frame(event), *self._count(message.get("usage"), final=False))
+            case "message_delta":
+                self._tail.append(event)
+                return self._message_delta(event)
+            case "message_stop":
+                self._tail.append(event)
+                self.done = True
+                return (_with_event(StopEvent(self._stop or "other"), self._tail),)
+            case "error":
+                self._fail(event)
+        if self._tail:
+            self._tail.append(event)
+            return ()
+        return (_frame(event),)
+
+    def end(self) -> Sequence[ModelEvent]:
+        """Accept an end behind the stop reason, with which the usage comes."""
+        return [_with_event(event, self._tail) for event in super().end()]
+
+    def _of_block(self, event: dict[str, Any], said: Sequence[ModelEvent]) -> Sequence[ModelEvent]:
+        """Return what a piece of a block says: of one that is judged or read whole, nothing."""
+        block = self._blocks.get(self._index(event))
+        if said:
+            return [_with_event(one, event) for one in said]
+        if block is None or block.start.get("type") in ("text", "thinking"):
+            return (_frame(event),)
+        block.frames.append(event)
+        return ()
+
+
+def _with_event(event: ModelEvent, data: Any) -> ModelEvent:
+    """Return an event of the stream of the Messages API with what it came in."""
+    if isinstance(event, Frame):
+        return event
+    return came_as(event, Raw(wire=AnthropicWire.name, data=data))
+
+
+def _frame(event: dict[str, Any]) -> Frame:
+    return Frame(Raw(wire=AnthropicWire.name, data=event))
+
+
+FRAMES: Mapping[str, Callable[[str, Callable[[str], None]], Reader]] = {
+    OpenAIWire.name: OpenAIFrames,
+    AnthropicWire.name: AnthropicFrames,
+}
+"""By wire, what reads the answer to a request that was sent as it came."""
