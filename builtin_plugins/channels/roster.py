@@ -74,7 +74,9 @@ class Hosted:
         public = self.settings.public
         if public is None:
             senders = self.settings.senders
-            anybody = "*" in senders if senders is not None else not self.pairs
+            anybody = not self.pairs
+            if senders is not None:
+                anybody = any("*" in glob and not glob.strip("*?") for glob in senders)
             return anybody or not self.is_believed
         return public
 

@@ -40,8 +40,8 @@ class ChannelSettings(Section):
     agent: str | None = None
     """The agent that answers, instead of the one that the bindings choose."""
     senders: tuple[str, ...] | None = None
-    """Globs of the platform's ids of those who are listened to; `["*"]` is everybody. Without it:
-    who was let in by a code where `pairing` holds, else everybody."""
+    """Globs of the platform's ids of those who are listened to; `["*"]` is everybody.
+    Without it: who was let in by a code where `pairing` holds, else everybody."""
     pairing: bool | None = None
     """Whether somebody who is not listened to is given a code in a private chat, by which they
     can be let in: `hookgate channels pair CODE`. Without it: where `senders` is not set, in

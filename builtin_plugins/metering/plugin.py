@@ -18,7 +18,9 @@ from hookgate import (
     ModelRequest,
     Operation,
     Refusal,
+    StartError,
     StoreError,
+    StoreUnavailableError,
     Turn,
     Usage,
     new_id,
@@ -120,7 +122,14 @@ class Plugin:
         host.provide(BILLS, Bills(host))
         host.provide(BUDGETS, self._budget_operations)
         await self._ruling.open(host, durable=store.durable)
-        await budgets.open()
+        try:
+            await budgets.open()
+        except StoreUnavailableError as error:
+            raise StartError(
+                f"what calls cost cannot be written: {error}. Make room on the disk of the store "
+                "(`[plugin.storage]`, else below `home`), or mend what else keeps it "
+                "from being written, and start again"
+            ) from error
         self._budget_operations.budgets = budgets
         self._gate = Gate(host, self._ruling, self._guard, budgets, self._prices, ledger)
         tasks = [host.spawn(self._tidy(host, budgets, ledger), name="metering.tidy")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -43,6 +43,10 @@ MOST_TEXT = 200
 """Characters that are shown of what it said."""
 
 ProviderName = Annotated[str, POSITIONAL, Field(max_length=300)]
+
+
+LISTED_SECONDS = 60.0
+"""So long the list of a server is good: who may only chat can ask for it, too."""
 
 
 class ModelRow(OperationModel):
@@ -108,13 +112,14 @@ class ProviderOperations:
 
     def __init__(self, host: Host) -> None:
         self._host = host
+        self._listed: dict[str, tuple[object, float, list[str]]] = {}
 
     @operation("models.list", command="models")
     async def models(self, invocation: Invocation, provider: ProviderName = "") -> ModelList:
         """List the models that agents ask, and whether each can be asked: those that you may use.
 
         Args:
-            provider: A provider; its server is asked which models it has.
+            provider: A provider; its server is asked which models it has, once a minute at most.
 
         Examples:
             hookgate models
@@ -193,8 +198,23 @@ class ProviderOperations:
                 "provider", provider, f"there is {', '.join(self._known())}", known=self._known()
             )
         ask = getattr(there, "served", None)
-        names = [model.name for model in there.models()] if ask is None else await ask()
+        names = (
+            await self._list(provider, there, ask)
+            if ask
+            else [model.name for model in there.models()]
+        )
         return [ModelRef(provider, name) for name in names if name != "*"]
+
+    async def _list(
+        self, name: str, there: object, ask: Callable[[], Awaitable[list[str]]]
+    ) -> list[str]:
+        """Return what a server lists; its answer of the last minute is good for everybody."""
+        now = self._host.clock.monotonic()
+        known, until, names = self._listed.get(name, (None, 0.0, []))
+        if known is not there or now >= until:
+            names = await ask()
+            self._listed[name] = there, now + LISTED_SECONDS, names
+        return names
 
     def _wanted(self, name: str) -> list[ModelRef]:
         if "/" in name:

@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from hookgate import Host, Operation, operations_of
+from hookgate import Host, Operation, Problem, operations_of
 from hookgate.builtin_plugins.wasm.instruments import INSTRUMENTS
 from hookgate.builtin_plugins.wasm.operations import WasmOperations
 from hookgate.builtin_plugins.wasm.service import SOURCE, WasmPlugins
 from hookgate.builtin_plugins.wasm.settings import WasmSettings
-from hookgate.hookspecs import hookimpl
+from hookgate.hookspecs import blocking, hookimpl
 
 
 class Plugin:
@@ -47,6 +47,14 @@ class Plugin:
         """Look again: folders come, change and go."""
         del host
         return await self._open.look_again()
+
+    @hookimpl
+    @blocking
+    def check_settings(self, host: Host) -> Sequence[Problem]:
+        """Say which secrets guests put into their requests that are nowhere."""
+        from hookgate.builtin_plugins.wasm.packages.folders import lacking
+
+        return lacking(self._settings.folders, host)
 
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:

@@ -67,11 +67,14 @@ _SECRET_NAME = re.compile(
     r"|[._-]pwd$|[._-]auth[._-]",
     re.IGNORECASE,
 )
-# The beginnings of the keys of well-known services, a key as OpenSSL writes it, who a URL is for
-# (`user:password@`, or a key alone), and the password of a connection string.
+# The beginnings of the keys of well-known services, addresses that are a key by themselves (whoever
+# knows Slack's, Discord's and Teams' webhooks posts there), a key as OpenSSL writes it, who a URL
+# is for (`user:password@`, or a key alone), and the password of a connection string.
 _SECRET_VALUE = re.compile(
     r"\b(?:sk[-_]|rk_|gh[oprsu]_|github_pat_|glpat-|xox[a-z]-|xapp-|AKIA|ASIA|AIza|eyJ|hf_|npm_|pypi-"
     r"|dop_v1_|SG\.|ya29\.|Bearer |Basic )"
+    r"|hooks\.slack\.com/\w+/\S|discord(?:app)?\.com/api/webhooks/\d+/\S|webhook\.office\.com/\S"
+    r"|/bot\d{5,}:[\w-]{20}"
     r"|-----BEGIN |://[^/?#@\s]+@|(?i:\b(?:password|pwd|accountkey|sharedaccesskey)\s*=\s*\S)"
 )
 _SHOWN: ContextVar[str] = ContextVar("hookgate credential", default="")

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from hookgate.core.domain.errors import ConfigError
 from hookgate.core.settings.layers import COMMAND_LINE, ENVIRONMENT, SettingPlace, joined
-from hookgate.core.settings.secret_store import MASK
+from hookgate.core.settings.secret_store import MASK, looks_secret
 from hookgate.core.settings.sections import nearest, problem, section_of
 from hookgate.core.settings.words import Shape, dotted, may_be_secret
 
@@ -129,7 +129,13 @@ class _Walk:
         if isinstance(value, Mapping):
             return {name: self._masked((*path, name), one) for name, one in value.items()}
         if isinstance(value, list | tuple):
-            return [self._masked((*path, number), one) for number, one in enumerate(value)]
+            before = (None, *value)
+            return [
+                MASK
+                if isinstance(one, str) and _takes_secret(before[number])
+                else self._masked((*path, number), one)
+                for number, one in enumerate(value)
+            ]
         if value in (None, "") or isinstance(value, bool):
             return value
         if value == _STARS:
@@ -145,6 +151,11 @@ class _Walk:
         schema = self._shape.at(within) or {}
         kinds = {branch.get("type") for branch in (schema, *schema.get("anyOf", ()))}
         return not kinds.isdisjoint(("integer", "number"))
+
+
+def _takes_secret(flag: Any) -> bool:
+    """Whether what comes next in a command is a secret: behind `--token`, `-p` and the like."""
+    return isinstance(flag, str) and flag.startswith("-") and looks_secret(flag.lstrip("-"), "")
 
 
 def _layer(place: SettingPlace) -> Layer:

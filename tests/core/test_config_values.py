@@ -12,6 +12,7 @@ from hookgate import Section
 from hookgate.core.domain.errors import ConfigError
 from hookgate.core.settings.file import load_settings
 from hookgate.core.settings.schema import Settings
+from hookgate.core.settings.secret_store import MASK
 from hookgate.core.settings.values import SetValue, set_values, values_of
 
 
@@ -38,7 +39,12 @@ def test_nothing_that_may_be_a_secret_is_shown_at_any_depth(tmp_path: Path) -> N
     servers = [{ name = "one", headers = { X-Any = "quokka" }, more = [{ api_key = "quokka" }] },
                { url = "https://user:quokka@acme.example" },
                { url = "https://acme.example/in?v=1&key=quokka", args = ["--api-token=quokka"] },
-               { url = "https://acme.example/in?page=2", args = ["--level=info"] }]
+               { url = "https://acme.example/in?page=2", args = ["--level=info"] },
+               { args = ["run", "--token", "quokka", "-v", "--level", "info"] },
+               { url = "https://hooks.slack.com/services/T0/B0/quokka" },
+               { url = "https://discord.com/api/webhooks/1234/quokka" },
+               { url = "https://api.telegram.org/bot123456:AAquokkaAAAAAAAAAAAAAAAAAAA/x" },
+               { url = "https://slack.com/help" }]
     hint = "quokka"
     cookie = "quokka"
     tokens = 5
@@ -50,6 +56,9 @@ def test_nothing_that_may_be_a_secret_is_shown_at_any_depth(tmp_path: Path) -> N
         assert found["plugin.acme.servers"].value[0]["name"] == "one"
         last = {"url": "https://acme.example/in?page=2", "args": ["--level=info"]}
         assert found["plugin.acme.servers"].value[3] == last
+        command = found["plugin.acme.servers"].value[4]["args"]
+        assert command == ["run", "--token", MASK, "-v", "--level", "info"]
+        assert found["plugin.acme.servers"].value[8] == {"url": "https://slack.com/help"}
     # That it is a secret, only its model knows; with that, a figure is none.
     assert found[HINT].value == "[redacted]"
     assert found["plugin.acme.tokens"].value == 5

@@ -205,7 +205,7 @@ def _message(address: Address, content: Content, choices: Sequence[Choice]) -> d
 
 _CODE = re.compile(r"(```.*?(?:```|\Z)|`[^`\n]+`)", re.DOTALL)
 _BOLD = re.compile(r"(\*\*|__)(?=\S)([^\n]{1,2000}?)(?<=\S)\1")
-_HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
+_HEADING = re.compile(r"^#{1,6} +(\S.*)$", re.MULTILINE)
 _SLANTED = re.compile(r"(?<![\w*])\*(?=[^\s*])([^*\n]{1,2000}?)(?<=\S)\*(?![\w*])")
 _STRUCK = re.compile(r"~~(?=\S)([^\n]{1,2000}?)(?<=\S)~~")
 _LINK = re.compile(r"\[([^\]\n]{1,500})\]\(((?:https?://|mailto:)[^\s)]{1,2000})\)")
@@ -226,8 +226,15 @@ def mrkdwn(text: str) -> str:
 
 def _marked(text: str) -> str:
     text = _LINK.sub(r"\1 (\2)", _ITEM.sub("\\1\u2022 ", text))
-    text = _HEADING.sub("\0\\1\0", _BOLD.sub("\0\\2\0", text))
+    text = _HEADING.sub(_headed, _BOLD.sub("\0\\2\0", text))
     return _STRUCK.sub(r"~\1~", _SLANTED.sub(r"_\1_", text)).replace("\0", "*")
+
+
+def _headed(found: re.Match[str]) -> str:
+    """Return a heading in bold, without the signs that may close it."""
+    # Not by the expression: one that leaves them out looks at each ending anew.
+    said = found[1].rstrip()
+    return f"\0{said.rstrip('#').rstrip() or said}\0"
 
 
 def _parts(text: str) -> list[str]:

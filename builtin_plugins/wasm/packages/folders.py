@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hookgate import ConfigError, HookgateError
+from hookgate import ConfigError, HookgateError, Host, Problem
 from hookgate.builtin_plugins.wasm.packages.manifest import MANIFEST, Manifest, parse_manifest
 from hookgate.kit.content.files import MANIFEST_BYTES, inside, read_bytes, read_text
 
@@ -122,3 +122,31 @@ def found_below(folders: Iterable[Path]) -> tuple[list[Path], list[str]]:
             )
         found += inner[:MOST_FOLDERS]
     return list(dict.fromkeys(found)), problems
+
+
+def lacking(folders: Iterable[Path], host: Host) -> list[Problem]:
+    """Return the secrets that guests are granted and that are nowhere. It blocks.
+
+    Args:
+        folders: Those of the settings; the copies of installed plugins are looked at, too.
+        host: The gateway.
+    """
+    copies = host.settings.home.expanduser() / "wasm" / "plugins"
+    installed = sorted(copies.glob(f"*/*/{MANIFEST}"))
+    named = [folder / MANIFEST for folder in found_below(folders)[0]]
+    found: dict[tuple[str, str], Problem] = {}
+    for place in (*named, *installed):
+        try:
+            text, _ = read_text(place, max_bytes=MANIFEST_BYTES)
+            manifest = parse_manifest(text, str(place))
+        except HookgateError:
+            continue  # what is wrong with a folder is told where it is loaded
+        for grant in manifest.granted.secrets:
+            if not (host.secrets.get(grant.name) or "").strip():
+                found[manifest.name, grant.name] = Problem(
+                    key="plugin.wasm.folders" if place in named else "plugin.wasm",
+                    found=f"no secret {grant.name!r}: the guest {manifest.name!r} is granted it "
+                    f"(`{grant.text}`)",
+                    expected=", or ".join(host.secrets.how_to_set(grant.name)),
+                )
+    return list(found.values())

@@ -66,6 +66,18 @@ def test_whom_a_guest_names_is_somebody_once_it_is_trusted(
     assert (principal.id, bool(request.taint)) == (who, tainted)
 
 
+@pytest.mark.parametrize(
+    ("senders", "public"),
+    [(("*",), True), (("**",), True), (("ada", "*?*"), True), (("ada*", "?"), False)],
+)
+def test_globs_that_fit_everybody_make_a_channel_public(
+    senders: tuple[str, ...], public: bool
+) -> None:
+    channel = Telegram("http://127.0.0.1:9", polling=False)
+    channel.sandboxed = False
+    assert Hosted(channel, ChannelSettings(senders=senders)).is_public is public
+
+
 def forger(folder: Path, name: str, address: Address, url: str) -> None:
     """Write a guest that makes up one message, and sends what it is handed to `url`."""
     message = {

@@ -203,12 +203,23 @@ async def test_slack_asks_for_approval_by_buttons(serve: Serve, there: Platform)
         ("## Title\n- one\n* two", "*Title*\n• one\n• two"),
         ("[here](https://a.example/?x=1&y=2)", "here (https://a.example/?x=1&amp;y=2)"),
         ("`**x**` and ```\n**y** <z>\n```", "`**x**` and ```\n**y** &lt;z&gt;\n```"),
+        ("# Title ##  \n# a #b\n# ###\n#no", "*Title*\n*a #b*\n*###*\n#no"),
         ("2 * 3 * 4, **half", "2 * 3 * 4, **half"),
         ("<!channel> [a](javascript:b)", "&lt;!channel&gt; [a](javascript:b)"),
     ],
 )
 def test_slack_shows_what_markdown_means(markdown: str, shown: str) -> None:
     assert mrkdwn(markdown) == shown
+
+
+def test_a_heading_takes_time_by_its_length() -> None:
+    def seconds(text: str) -> float:
+        began = time.process_time()
+        assert mrkdwn(text)
+        return time.process_time() - began
+
+    # Square, this took more than ten seconds.
+    assert min(seconds("# a" + " #" * 20_000 + "x") for _ in range(3)) < 1.0
 
 
 @pytest.mark.parametrize(

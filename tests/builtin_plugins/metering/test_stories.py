@@ -14,9 +14,10 @@ import pytest
 from tests.builtin_plugins.metering.support import rows_of
 from tests.support.script import until
 
+from hookgate.builtin_plugins.metering.budgets.engine import Budgets
 from hookgate.builtin_plugins.metering.ledger import Ledger
 from hookgate.core.domain.descriptors import Flags
-from hookgate.core.domain.errors import ProviderError, StoreUnavailableError
+from hookgate.core.domain.errors import ProviderError, StartError, StoreUnavailableError
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.models import (
     ModelRef,
@@ -486,3 +487,19 @@ async def test_gateway_that_is_cut_off_amid_a_call_leaves_a_row_of_it_and_charge
     assert int(counter["used"].replace(",", "")) == 1_000 + bound
     assert counter["leased"] == "0"
     assert (usage["whole"]["calls"], usage["whole"]["failed"]) == (2, 1)
+
+
+async def test_a_disk_that_is_full_at_the_start_is_told_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(self: Budgets) -> None:
+        raise StoreUnavailableError("database or disk is full (SQLITE_FULL)")
+
+    monkeypatch.setattr(Budgets, "open", full)
+    with pytest.raises(StartError) as told:
+        async with started(home=tmp_path, model=ScriptedModel(), only=["metering", "storage"]):
+            pass
+    text = str(told.value)
+    assert "what calls cost cannot be written: database or disk is full" in text
+    assert "Make room" in text
+    assert "lifespan" not in text

@@ -86,6 +86,31 @@ async def test_models_are_listed_with_their_agents_and_what_they_lack(
     assert "mock" in served["providers"]
 
 
+async def test_a_server_is_asked_for_its_models_once_a_minute(
+    tmp_path: Path, mock: LLMockServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    now = 1_000.0
+    async with gateway(tmp_path, settings(mock)) as running:
+        provider: Any = running.host.providers["mock"]
+        serve = provider.served
+
+        async def served() -> list[str]:
+            asked.append("mock")
+            names: list[str] = await serve()
+            return names
+
+        monkeypatch.setattr(provider, "served", served)
+        monkeypatch.setattr(running.host.clock, "monotonic", lambda: now)
+        first = await operate(running, "models.list", provider="mock")
+        now += 59
+        assert await operate(running, "models.list", provider="mock") == first
+        assert asked == ["mock"]
+        now += 2
+        assert await operate(running, "models.list", provider="mock") == first
+        assert asked == ["mock"] * 2
+
+
 async def test_a_test_is_one_call_that_counts_and_is_kept_in_no_session(
     tmp_path: Path, mock: LLMockServer
 ) -> None:

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.builtin_plugins.wasm.folders import write_plugin
 from tests.support.examples import examples
 
 from hookgate.builtin_plugins.wasm.engine.limits import Limits
-from hookgate.builtin_plugins.wasm.packages.manifest import Manifest, parse_manifest, within
+from hookgate.builtin_plugins.wasm.packages.folders import lacking
+from hookgate.builtin_plugins.wasm.packages.manifest import (
+    MANIFEST,
+    Manifest,
+    parse_manifest,
+    within,
+)
 from hookgate.channels import Polling, Webhook
 from hookgate.core.domain.errors import ConfigError
+from hookgate.core.host import Host
+from hookgate.core.settings.schema import Settings
+from hookgate.core.settings.secret_store import SecretStore
 
 TOOL = """\
 name = "weather"
@@ -213,3 +224,24 @@ def test_any_text_is_a_manifest_or_refused_with_a_reason(text: str):
         assert tomllib.loads(text)["name"] == manifest.name
         # What is accepted is consistent.
         assert manifest.granted.texts == (manifest.grants or manifest.capabilities)
+
+
+def test_a_secret_that_a_guest_is_granted_and_that_is_nowhere_is_told(tmp_path: Path) -> None:
+    grants = [
+        "http:GET https://a.example/*",
+        "secret:weather_key -> header @ https://a.example/*",
+        "secret:other_key -> header @ https://a.example/*",
+    ]
+    write_plugin(tmp_path / "given" / "weather", b"", name="weather", grants=grants)
+    copy = tmp_path / "home" / "wasm" / "plugins" / "sun" / "0123456789abcdef"
+    write_plugin(copy, b"", name="sun", grants=grants[:2])
+    (tmp_path / "given" / "broken").mkdir()
+    (tmp_path / "given" / "broken" / MANIFEST).write_text("name = 3")
+    settings = Settings.model_validate(
+        {"home": tmp_path / "home", "secrets": {"other_key": "quokka"}}
+    )
+    problems = lacking([tmp_path / "given"], Host(settings, SecretStore(settings, environ={})))
+    assert [one.key for one in problems] == ["plugin.wasm.folders", "plugin.wasm"]
+    assert all("no secret 'weather_key'" in one.found for one in problems)
+    assert "'sun'" in problems[1].found
+    assert "weather_key" in problems[0].expected
