@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -325,6 +326,12 @@ with the JSON Schema of its parameters and its result. Every method that comes w
 stands below.
 
 @@methods@@
+
+## Shapes
+
+What stands in several places above.
+
+@@shapes@@
 """
 
 
@@ -339,26 +346,187 @@ async def all_operations() -> list[Operation[Any, Any]]:
             return [one for name, one in sorted(known) if name == one.name]
 
 
+class Shapes:
+    """The shapes of parameters and results: those that stand in more than one place have a name.
+
+    A shape that stands in one place is told there; one that stands in several is told once, and
+    linked from each.
+    """
+
+    def __init__(self, models: Sequence[type[Any]]) -> None:
+        self._known: dict[str, Mapping[str, Any]] = {}
+        self._named_so: dict[str, list[str]] = {}
+        self._open: dict[str, bool] = {}
+        self._places: Counter[str] = Counter()
+        for model in models:
+            self._place(self._named(model))
+
+    def _named(self, model: type[Any]) -> str:
+        schema = schema_of(model)
+        every = {**schema.get("$defs", {}), model.__name__: schema}
+        names = {name: self._name(name, every) for name in every}
+        for name, one in every.items():
+            bare = {key: value for key, value in one.items() if key != "$defs"}
+            self._known.setdefault(names[name], _renamed(bare, names))
+        own = names[model.__name__]
+        self._open[own] = getattr(model, "model_config", {}).get("extra") == "allow"
+        return own
+
+    def _name(self, name: str, every: Mapping[str, Mapping[str, Any]]) -> str:
+        """Return the name of a shape: its class's, and a number where another one has that."""
+        whole = json.dumps(
+            {one: every[one] for one in sorted(_within(name, every))}, sort_keys=True
+        )
+        known = self._named_so.setdefault(name, [])
+        if whole not in known:
+            known.append(whole)
+        number = known.index(whole)
+        return f"{name}{number + 1}" if number else name
+
+    def _place(self, name: str) -> None:
+        self._places[name] += 1
+        if self._places[name] == 1:
+            for part in self._known[name].get("properties", {}).values():
+                for inner in refs(part):
+                    self._place(inner)
+
+    def is_shared(self, name: str) -> bool:
+        """Whether a shape stands in more than one place, and has members."""
+        return self._places[name] > 1 and bool(self._known[name].get("properties"))
+
+    def table(self, heading: str, model: type[Any]) -> str:
+        """Return a table of a model's members, or the link to where it is."""
+        name = self._named(model)
+        if self.is_shared(name):
+            return f"{heading.capitalize()}: {link(name)}."
+        return self.rows(heading, name)
+
+    def rows(self, heading: str, name: str) -> str:
+        """Return a table of the members of a shape, with those of members that stand here alone."""
+        rows = [f"| {heading} | type | default | |", "|---|---|---|---|"]
+        for member, types, default, told in self.members(name):
+            rows.append(f"| `{member}` | {types} | {default} | {told} |")
+        if self._open.get(name):
+            rows.append("| ... | any | | and more |")
+        return "\n".join(rows)
+
+    def members(self, name: str, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
+        """Yield name, type, default and description of each member, at any depth."""
+        schema = self._known[name]
+        required = schema.get("required", ())
+        for member, part in schema.get("properties", {}).items():
+            told = " ".join(part.get("description", "").split())
+            if member in required:
+                default = "required"
+            else:
+                default = f"`{json.dumps(part['default'])}`" if "default" in part else ""
+            yield f"{prefix}{member}", self.words(part), default, told.replace("|", "\\|")
+            inner, suffix = part, "."
+            if part.get("type") == "array":
+                inner, suffix = part.get("items", {}), "[]."
+            if "$ref" in inner and not self.is_shared(named := shape_of(inner)):
+                yield from self.members(named, f"{prefix}{member}{suffix}")
+
+    def words(self, schema: Mapping[str, Any]) -> str:
+        """Return a type in a few words."""
+        if "anyOf" in schema:
+            return " or ".join(self.words(one) for one in schema["anyOf"])
+        if "$ref" in schema:
+            name = shape_of(schema)
+            if self.is_shared(name):
+                return link(name)
+            inner = self._known[name]
+            return "object" if "properties" in inner else self.words(inner)
+        if "const" in schema:
+            return f"`{json.dumps(schema['const'])}`"
+        if "enum" in schema:
+            return ", ".join(f"`{value}`" for value in schema["enum"])
+        kind = str(schema.get("type", "any"))
+        if kind == "array":
+            return f"array of {self.words(schema.get('items', {}))}"
+        values = schema.get("additionalProperties")
+        if isinstance(values, Mapping) and any(map(self.is_shared, refs(values))):
+            return f"object of {self.words(values)}"
+        return kind
+
+    def page(self) -> str:
+        """Return the shapes that have a name, in the order of their names."""
+        return "\n\n".join(
+            f"### {name}\n\n{self.rows('member', name)}"
+            for name in sorted(self._known)
+            if self.is_shared(name)
+        )
+
+
+def _within(name: str, every: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """Return a shape and those that it is made of, at any depth."""
+    found, left = {name}, [name]
+    while left:
+        for part in every[left.pop()].get("properties", {}).values():
+            fresh = set(refs(part)) - found
+            found |= fresh
+            left += fresh
+    return found
+
+
+def _renamed(schema: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(schema, Mapping):
+        return {
+            key: f"#/$defs/{names[shape_of(schema)]}" if key == "$ref" else _renamed(one, names)
+            for key, one in schema.items()
+        }
+    return [_renamed(one, names) for one in schema] if isinstance(schema, list) else schema
+
+
+def refs(schema: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of the shapes that a member is of, or holds."""
+    if "$ref" in schema:
+        yield shape_of(schema)
+    for inner in (
+        *schema.get("anyOf", ()),
+        schema.get("items"),
+        schema.get("additionalProperties"),
+    ):
+        if isinstance(inner, Mapping):
+            yield from refs(inner)
+
+
+def shape_of(schema: Mapping[str, Any]) -> str:
+    """Return the name of the shape that a reference is to."""
+    return str(schema["$ref"]).rpartition("/")[2]
+
+
+def link(name: str) -> str:
+    """Return the link to a shape."""
+    return f"[{name}](#{name.lower()})"
+
+
 def page(operations: Sequence[Operation[Any, Any]]) -> str:
     """Return the whole page."""
     codes = "\n".join(
         f"| {code.number} | `{code.name}` | {code.status} | {code.meaning} |" for code in CODES
     )
+    models = [model for one in operations for model in (one.params, one.result)]
+    shapes = Shapes([AuthParams, AuthResult, Answer, *models])
     auth = [
         "### `auth`",
         "The first frame of a socket that has shown no token; no method of any other.",
-        table("parameter", AuthParams),
-        table("result", AuthResult),
+        shapes.table("parameter", AuthParams),
+        shapes.table("result", AuthResult),
     ]
-    methods = ["\n\n".join(auth), *("\n\n".join(method(one)) for one in operations)]
+    methods = [
+        "\n\n".join(auth),
+        *("\n\n".join(method(one, shapes)) for one in operations),
+    ]
     return (
         TEXT.replace("@@codes@@", codes)
-        .replace("@@answer@@", table("answer", Answer))
+        .replace("@@answer@@", shapes.table("answer", Answer))
         .replace("@@methods@@", "\n\n".join(methods))
+        .replace("@@shapes@@", shapes.page())
     )
 
 
-def method(operation: Operation[Any, Any]) -> Iterator[str]:
+def method(operation: Operation[Any, Any], shapes: Shapes) -> Iterator[str]:
     """Yield the paragraphs of one method."""
     yield f"### `{operation.name}`"
     scope = f"Scope `{operation.scope}`." if operation.scope else "No scope needed."
@@ -374,57 +542,10 @@ def method(operation: Operation[Any, Any]) -> Iterator[str]:
         facts.append(f"Its former name works as well: {former}.")
     yield " ".join(facts)
     if operation.params.model_fields:
-        yield table("parameter", operation.params)
+        yield shapes.table("parameter", operation.params)
     else:
         yield "No parameters."
-    yield table("result", operation.result)
-
-
-def table(heading: str, model: type[Any]) -> str:
-    """Return a table of a model's members, those of members among them."""
-    schema = schema_of(model)
-    rows = [f"| {heading} | type | default | |", "|---|---|---|---|"]
-    for name, types, default, told in members(schema, schema.get("$defs", {})):
-        rows.append(f"| `{name}` | {types} | {default} | {told} |")
-    if getattr(model, "model_config", {}).get("extra") == "allow":
-        rows.append("| ... | any | | and more |")
-    return "\n".join(rows)
-
-
-def members(
-    schema: Mapping[str, Any], known: Mapping[str, Any], prefix: str = ""
-) -> Iterator[tuple[str, str, str, str]]:
-    """Yield name, type, default and description of each member, at any depth."""
-    required = schema.get("required", ())
-    for name, part in schema.get("properties", {}).items():
-        told = " ".join(part.get("description", "").split())
-        if name in required:
-            default = "required"
-        else:
-            default = f"`{json.dumps(part['default'])}`" if "default" in part else ""
-        yield f"{prefix}{name}", words(part), default, told.replace("|", "\\|")
-        inner, suffix = part, "."
-        if part.get("type") == "array":
-            inner, suffix = part.get("items", {}), "[]."
-        if "$ref" in inner:
-            deeper = known[inner["$ref"].rpartition("/")[2]]
-            yield from members(deeper, known, f"{prefix}{name}{suffix}")
-
-
-def words(schema: Mapping[str, Any]) -> str:
-    """Return a type in a few words."""
-    if "anyOf" in schema:
-        return " or ".join(words(one) for one in schema["anyOf"])
-    if "$ref" in schema:
-        return "object"
-    if "const" in schema:
-        return f"`{json.dumps(schema['const'])}`"
-    if "enum" in schema:
-        return ", ".join(f"`{value}`" for value in schema["enum"])
-    kind = str(schema.get("type", "any"))
-    if kind == "array":
-        return f"array of {words(schema.get('items', {}))}"
-    return kind
+    yield shapes.table("result", operation.result)
 
 
 def main() -> None:

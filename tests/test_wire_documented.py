@@ -32,10 +32,22 @@ async def test_every_method_has_its_parameters_and_its_result_there() -> None:
     for operation in await all_operations():
         section = sections[operation.name]
         for model in (operation.params, operation.result):
+            if f": [{model.__name__}](#" in section:  # which stands in several places
+                shape = re.split(rf"^### {model.__name__}$", TEXT, flags=re.M)[1]
+                section += shape.partition("\n### ")[0]
             for name in schema_of(model).get("properties", {}):
                 told = r"\S.*" if operation.plugin == "control" else ".*"
                 row = re.search(rf"^\| `{name}` .*\| ({told}) \|$", section, re.M)
                 assert row, f"{operation.name}: {name} is not described"
+
+
+def test_each_shape_is_told_once() -> None:
+    tables = re.findall(r"^\| (?:member|result|parameter) \|.*\n\|---.*\n((?:\|.*\n)+)", TEXT, re.M)
+    long = [table for table in tables if table.count("\n") > 4]
+    assert len(long) == len(set(long)) > 50
+    links = set(re.findall(r"\[[A-Z]\w+\]\(#(\w+)\)", TEXT))
+    headings = {one.lower() for one in re.findall(r"^### ([A-Z]\w+)$", TEXT, re.M)}
+    assert links == headings
 
 
 async def test_the_example_works(capsys: pytest.CaptureFixture[str]) -> None:

@@ -122,14 +122,7 @@ class Plugin:
         host.provide(BILLS, Bills(host))
         host.provide(BUDGETS, self._budget_operations)
         await self._ruling.open(host, durable=store.durable)
-        try:
-            await budgets.open()
-        except StoreUnavailableError as error:
-            raise StartError(
-                f"what calls cost cannot be written: {error}. Make room on the disk of the store "
-                "(`[plugin.storage]`, else below `home`), or mend what else keeps it "
-                "from being written, and start again"
-            ) from error
+        await _opened(budgets)
         self._budget_operations.budgets = budgets
         self._gate = Gate(host, self._ruling, self._guard, budgets, self._prices, ledger)
         tasks = [host.spawn(self._tidy(host, budgets, ledger), name="metering.tidy")]
@@ -208,6 +201,17 @@ class Plugin:
     def _opened(self) -> Gate:
         assert self._gate is not None, "a turn runs while the gateway is open"
         return self._gate
+
+
+async def _opened(budgets: Budgets) -> None:
+    try:
+        await budgets.open()
+    except StoreUnavailableError as error:
+        raise StartError(
+            f"what calls cost cannot be written: {error}. Make room on the disk of the store "
+            "(`[plugin.storage]`, else below `home`), or mend what else keeps it from being "
+            "written, and start again"
+        ) from error
 
 
 def _lost(host: Host, rows: Sequence[Mapping[str, Any]]) -> None:

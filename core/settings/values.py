@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -129,13 +129,8 @@ class _Walk:
         if isinstance(value, Mapping):
             return {name: self._masked((*path, name), one) for name, one in value.items()}
         if isinstance(value, list | tuple):
-            before = (None, *value)
-            return [
-                MASK
-                if isinstance(one, str) and _takes_secret(before[number])
-                else self._masked((*path, number), one)
-                for number, one in enumerate(value)
-            ]
+            value = _without_given(value)
+            return [self._masked((*path, number), one) for number, one in enumerate(value)]
         if value in (None, "") or isinstance(value, bool):
             return value
         if value == _STARS:
@@ -153,8 +148,16 @@ class _Walk:
         return not kinds.isdisjoint(("integer", "number"))
 
 
+def _without_given(words: Sequence[Any]) -> list[Any]:
+    """Return the words of a command without what flags such as `--token` are given."""
+    before = (None, *words)
+    return [
+        MASK if isinstance(one, str) and _takes_secret(flag) else one
+        for flag, one in zip(before, words, strict=False)
+    ]
+
+
 def _takes_secret(flag: Any) -> bool:
-    """Whether what comes next in a command is a secret: behind `--token`, `-p` and the like."""
     return isinstance(flag, str) and flag.startswith("-") and looks_secret(flag.lstrip("-"), "")
 
 
