@@ -204,6 +204,7 @@ vectors: $(DEV)  ## embed anew what every gateway would embed at its first start
 graph: $(DEV)  ## write the graph that queries are computed by anew
 	@$(PY) -m docs.query_graph
 
+FIGURES := env HOOKGATE_CONFIG=/dev/null HOOKGATE_PLUGINS__ENTRY_POINTS=false $(PY) -m hookgate telemetry
 docs: $(DEV)  ## write the generated pages and lines of the documentation anew
 	@$(PY) -m docs.hook_pages
 	@$(PY) -m docs.turn_picture
@@ -211,6 +212,8 @@ docs: $(DEV)  ## write the generated pages and lines of the documentation anew
 	@$(PY) -m docs.wire_page
 	@$(PY) -m docs.commands_table
 	@$(PY) -m docs.inventory_record
+	@$(FIGURES) dashboard --out deploy/grafana/hookgate.json 2>/dev/null
+	@$(FIGURES) alerts --out deploy/prometheus/hookgate.yaml 2>/dev/null
 
 # In a group of its own: the theme weighs 62 MB. A link that leads nowhere fails.
 docs-site: $(DEV)  ## the documentation as a site to read and search offline, in build/site

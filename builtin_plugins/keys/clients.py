@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Literal, TypeAlias
 
 Client: TypeAlias = Literal["claude-code", "codex", "opencode", "openai", "anthropic"]
@@ -19,7 +20,7 @@ _LINES: Mapping[Client, tuple[str, ...]] = {
     "codex": (
         "export HOOKGATE_KEY={key}",
         'codex -c model_provider=hookgate -c \'model_providers.hookgate={{name="hookgate", '
-        'base_url="{url}/v1", env_key="HOOKGATE_KEY", wire_api="responses"}}\'',
+        'base_url="{url}/v1", env_key="HOOKGATE_KEY", wire_api="responses"}}\'{more}',
     ),
     "opencode": _OPENCODE,
     "openai": ("export OPENAI_BASE_URL={url}/v1", "export OPENAI_API_KEY={key}"),
@@ -29,9 +30,22 @@ _LINES: Mapping[Client, tuple[str, ...]] = {
 themselves; of Claude Code's variables `ANTHROPIC_AUTH_TOKEN` counts before a login that it has."""
 
 
-def lines_for(client: Client, url: str, key: str) -> list[str]:
-    """Return what makes a client come to `url` with `key`."""
-    return [line.format(url=url, key=key) for line in _LINES[client]]
+_CODEX_SEARCH = "web_search"
+"""A tool that OpenAI runs and that Codex always asks for, unless it is told not to."""
+
+
+def lines_for(client: Client, url: str, key: str, provider_tools: Sequence[str]) -> list[str]:
+    """Return what makes a client come to `url` with `key`.
+
+    Args:
+        client: The client.
+        url: Where it reaches the gateway.
+        key: The key.
+        provider_tools: Globs of the tools of a provider that the key may ask for.
+    """
+    searches = any(fnmatchcase(_CODEX_SEARCH, glob) for glob in provider_tools)
+    more = "" if searches else f" -c {_CODEX_SEARCH}=disabled"
+    return [line.format(url=url, key=key, more=more) for line in _LINES[client]]
 
 
 def url_of(host: str, port: int) -> str:

@@ -203,7 +203,7 @@ class KeyOperations:
     ) -> KeyMade:
         gateway = invocation.host.settings.gateway
         there = url.rstrip("/") or url_of(gateway.host, gateway.port)
-        lines = lines_for(client, there, secret) if client else []
+        lines = lines_for(client, there, secret, terms.provider_tools) if client else []
         return KeyMade(name=name, key=secret, lines=lines, expires=terms.expires)
 
 

@@ -72,7 +72,7 @@ class Terms(OperationModel):
     modes: tuple[Mode, ...] | None = None
     """The modes of the vendors' wires that it may use."""
     provider_tools: Annotated[tuple[Glob, ...], Field(max_length=100)] = ()
-    """Tools that the provider runs itself and that it may ask for, such as `web_search`; `*`."""
+    """Globs of the tools that a provider runs itself and that it may ask for: `web_search*`."""
     client_tools: Literal["enforce", "observe"] = "enforce"
     """Whether calls of the client's tools are held to the policy, or only decided and recorded."""
     on_ask: Literal["hold", "refuse"] = "hold"

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from hookgate import (
     EGRESS,
+    QUESTIONS,
     Access,
     HookFailure,
     Host,
     Instrument,
     Key,
     MetricRecord,
+    Principal,
     RecordSource,
     Routes,
     StartError,
+    StoreError,
 )
 from hookgate.builtin_plugins.telemetry.core_instruments import CORE_INSTRUMENTS
 from hookgate.builtin_plugins.telemetry.export import Exporter
 from hookgate.builtin_plugins.telemetry.records import (
+    NOW,
     OWN,
     Instruments,
     LabelLimits,
@@ -80,6 +84,8 @@ class Plugin:
         self._instruments = Instruments(())
         self._gathered = 0
         self._takers: dict[Hashable, Sequence[tuple[RecordSource, Sequence[Taker]]]] = {}
+        self._host: Host
+        self._parts: set[str] = set()
 
     @hookimpl
     @asynccontextmanager
@@ -89,6 +95,7 @@ class Plugin:
         Raises:
             StartError: They are to be sent, and the extra or a secret is missing.
         """
+        self._host = host
         host.instruments.apply("core", CORE_INSTRUMENTS)
         host.instruments.apply(NAME, OWN)
         figures: list[Figures] = []
@@ -134,9 +141,23 @@ class Plugin:
 
         if self._prometheus is None:
             raise web.HTTPServiceUnavailable(text="the gateway is not running\n")
+        self._take(await self._now())
         accept = request.headers.get("Accept", "")
         body, content_type = await asyncio.to_thread(self._prometheus.page, accept)
         return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def _now(self) -> MetricRecord:
+        """Return what is so now, and is no sum of what has happened."""
+        host = self._host
+        fields: dict[str, Any] = {"turns": len(host.running())}
+        # What cannot be read is no figure, and the store says by itself what is wrong with it.
+        with suppress(StoreError):
+            fields["questions"] = len(await host[QUESTIONS].waiting(Principal.owner()))
+        # A part that works again is said to be 0 once it was 1.
+        self._parts |= host.degraded.keys()
+        parts = ((part, int(part in host.degraded)) for part in sorted(self._parts))
+        fields["parts"] = [{"part": part, "value": value} for part, value in parts]
+        return MetricRecord(name=NOW, timestamp=0, fields=fields)
 
     def _keep(self, host: Host, figures: Iterable[Figures]) -> None:
         """Keep what has been declared, and from now on what is."""

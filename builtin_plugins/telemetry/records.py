@@ -75,7 +75,31 @@ EVENTS = Instrument(
     labels=(Label(name="name", attribute="hookgate.event.name"),),
     unit="{event}",
 )
-OWN = (HOOK_FAILURES, EVENTS)
+NOW = "gateway.now"
+_NOW_PARTS = RecordSource(record=NOW, value="value", each="parts")
+
+TURNS_RUNNING = Instrument(
+    name="hookgate_turns_running",
+    help="Turns that run or wait, when the figures were asked for.",
+    kind="gauge",
+    sources=(RecordSource(record=NOW, value="turns"),),
+    unit="{turn}",
+)
+QUESTIONS_WAITING = Instrument(
+    name="hookgate_questions_waiting",
+    help="Questions that wait for a person, when the figures were asked for.",
+    kind="gauge",
+    sources=(RecordSource(record=NOW, value="questions"),),
+    unit="{question}",
+)
+DEGRADED = Instrument(
+    name="hookgate_degraded",
+    help="1 for a part that does not work as it should, 0 for one that does again.",
+    kind="gauge",
+    sources=(_NOW_PARTS,),
+    labels=(Label(name="part"),),
+)
+OWN = (HOOK_FAILURES, EVENTS, TURNS_RUNNING, QUESTIONS_WAITING, DEGRADED)
 """What telemetry measures itself."""
 
 

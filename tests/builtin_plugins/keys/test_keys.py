@@ -419,6 +419,9 @@ async def test_a_client_is_told_in_two_lines_how_it_comes_here(
         for line, part in zip(made["lines"], wanted, strict=True):
             assert part in line
         assert "{{" not in "".join(made["lines"])
+        assert ("web_search=disabled" in made["lines"][1]) == (client == "codex")
+        searching = {"for": client, "name": "searching", "provider_tools": ["web_search*"]}
+        assert "web_search" not in "".join((await served.post("/v1/keys", searching))[1]["lines"])
         # Rotated, it is told the same again; a wrong address is named.
         made = (await served.post("/v1/operations/keys.rotate", {"name": client}))[1]
         assert "http://127.0.0.1:0" in "".join(made["lines"])

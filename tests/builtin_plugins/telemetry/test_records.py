@@ -159,7 +159,7 @@ def test_no_label_names_a_session_a_turn_or_a_person() -> None:
     names = {label.name for one in INSTRUMENTS for label in one.labels}
     assert names == {
         *("ending", "model", "direction", "tool", "status", "session_type", "injected"),
-        *("capability", "plugin", "hook", "name"),
+        *("capability", "plugin", "hook", "name", "part"),
     }
 
 
