@@ -50,6 +50,7 @@ from hookgate.builtin_plugins.compat.errors import (
     request_id,
 )
 from hookgate.builtin_plugins.compat.fields import Asked, bad, json_object
+from hookgate.builtin_plugins.compat.limits import limit_headers
 from hookgate.builtin_plugins.compat.messages_writer import MessagesWriter
 from hookgate.builtin_plugins.compat.messages_writer import fold as fold_messages
 from hookgate.builtin_plugins.compat.models import (
@@ -253,6 +254,7 @@ class Guard:
             **id_headers(request),
             "x-hookgate-turn": handle.turn.id,
             "x-hookgate-model": str(ref),
+            **await limit_headers(self.host, handle.turn, anthropic=wire is MESSAGES),
         }
         answer = GuardedAnswer(self, request, wire, asked, handle, feed)
         if asked.stream:

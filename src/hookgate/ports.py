@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from hookgate.core.domain.errors import TurnError
 from hookgate.core.domain.ports import Key
@@ -496,6 +496,22 @@ class Egress(Protocol):
         """
 
 
+class RateLeft(NamedTuple):
+    """How much of a rate is left.
+
+    Attributes:
+        unit: ``requests`` or ``tokens``.
+        limit: The most in a minute.
+        left: What is left of this minute.
+        seconds: When it is over.
+    """
+
+    unit: str
+    limit: int
+    left: int
+    seconds: float
+
+
 class BudgetView(Protocol):
     """What is left of the budgets that model calls are held to."""
 
@@ -513,6 +529,13 @@ class BudgetView(Protocol):
             Of each that counts the turn's calls: `left`, the share that is left, 0 to 1, of the
             unit that has the least; and how much is left of each unit that it limits: `usd`,
             `tokens`, `requests`, `parallel`. What calls hold that run now is not left.
+
+        Raises:
+            StoreError: It cannot be known.
+        """
+
+    async def rates(self, turn: Turn) -> Sequence[RateLeft]:
+        """Return what is left of the rates that count a turn's calls; of each unit the least.
 
         Raises:
             StoreError: It cannot be known.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args
@@ -15,6 +15,7 @@ from hookgate import (
     NotAllowedError,
     OperationModel,
     SessionKey,
+    StoreError,
     Turn,
     TurnError,
     key_text,
@@ -28,11 +29,13 @@ from hookgate.builtin_plugins.metering.limits import (
     Set,
     amount_text,
     counts_in,
+    own_rules,
     subjects,
     until,
     window_id,
 )
 from hookgate.builtin_plugins.metering.settings import NAME, Budget, BudgetSettings, Scope
+from hookgate.ports import RateLeft
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.budgets.engine import Budgets
@@ -253,6 +256,25 @@ class BudgetOperations:
             units["left"] = min(units["left"], left / limit if limit else 0.0)
             units[rule.unit] = left / PICO if rule.unit == "usd" else left
         return found
+
+    async def rates(self, turn: Turn) -> Sequence[RateLeft]:
+        """Return what is left of rates, as `hookgate.ports.BudgetView` says."""
+        now = self._ruling.now()
+        try:
+            own = own_rules(turn.root.principal)
+        except (TypeError, ValueError) as error:
+            raise StoreError(f"what the key may use cannot be read: {error}") from error
+        counted = self._ruling.counters(subjects(turn), now, turn.root.id, own)
+        pairs = [(rule, key) for rule, key in counted if rule.window == "minute"]
+        standings = await self._open.standing([key for _, key in pairs]) if pairs else {}
+        found: dict[str, RateLeft] = {}
+        for rule, key in pairs:
+            used, limit = self._used(rule, key, standings[key])
+            left = max(limit - used - standings[key].held, 0)
+            if rule.unit not in found or left < found[rule.unit].left:
+                ends = until(rule.window, now) or 0.0
+                found[rule.unit] = RateLeft(rule.unit, limit, left, ends)
+        return list(found.values())
 
     def _allowed(self, invocation: Invocation) -> None:
         if not invocation.principal.sees_all:

@@ -17,11 +17,11 @@ from hookgate.core.gateway.serve import listen
 BUILTIN = ("control", "storage", "keys", "providers", "metering", "audit", "policy")
 
 
-class Models(Scripted):
+class Named(Script):
     """A provider that names its models."""
 
-    def models(self) -> list[ModelInfo]:
-        return [ModelInfo(name="one"), ModelInfo(name="two")]
+    def models(self) -> tuple[ModelInfo, ...]:
+        return (ModelInfo(name="one"), ModelInfo(name="two"))
 
 
 def model() -> Scripted:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.builtin_plugins.keys.conftest import Models, chat, keyed, model, new, refused
+from tests.builtin_plugins.keys.conftest import Named, chat, keyed, model, new, refused
 from tests.builtin_plugins.stores import differences
-from tests.support.script import Script, say, until
+from tests.support.script import Scripted, say, until
 from tests.support.wire import bearer, tokens
 
 from hookgate import Principal, Turn, hookimpl
@@ -209,7 +209,7 @@ async def test_a_key_is_for_its_networks(
 
 
 async def test_a_key_asks_its_models_and_sees_no_others(tmp_path: Path) -> None:
-    provider = Models(Script(*(say("x") for _ in range(9))))
+    provider = Scripted(Named(*(say("x") for _ in range(9))))
     agents = {"main": {"model": "script/one"}, "second": {"model": "script/two"}}
     async with keyed(tmp_path, provider, agents=agents) as served:
         key = await new(
