@@ -131,6 +131,10 @@ MESSAGES = Wire(
 )
 
 
+MODE = "guard"
+"""What a request is asked in, and what a key may be held to."""
+
+
 class Feed:
     """The events of one turn for whoever writes its answer; None where there was silence."""
 
@@ -278,6 +282,14 @@ class Guard:
         Raises:
             WireError: There is such a thing.
         """
+        modes = principal.claims.get("modes")
+        if modes is not None and MODE not in modes:
+            raise wire_error(
+                "forbidden",
+                f"{principal.id} may not ask in the mode {MODE!r}: it has "
+                f"{', '.join(modes) or 'none'}",
+                action="name a model of one of its modes, or have its key changed",
+            )
         allowed = principal.claims.get("provider_tools", self.settings.provider_tools)
         for kind in asked.hosted:
             if not any(fnmatchcase(kind, glob) for glob in allowed):

@@ -66,6 +66,16 @@ async def test_an_unknown_key_is_told_the_command_in_the_shape_of_the_vendor(
             assert "hookgate keys new" in answer["error"]["message"]
 
 
+async def test_a_key_asks_in_its_modes_alone(tmp_path: Path) -> None:
+    async with keyed(tmp_path, models(), builtin=ALL) as served:
+        guard = await new(served, name="guard", modes=["guard", "agent"])
+        agent = await new(served, name="agent", modes=["agent"])
+        for path in PATHS:
+            assert (await asked(served, path, guard))[0] == 200
+            status, _, answer = await asked(served, path, agent)
+            assert (status, "mode 'guard'" in answer["error"]["message"]) == (403, True)
+
+
 async def test_a_key_lists_and_asks_its_models_alone(tmp_path: Path) -> None:
     async with keyed(tmp_path, models(), builtin=ALL) as served:
         key = await new(served, name="ci", models=["script/one"])
