@@ -323,7 +323,7 @@ class Guard:
             system=asked.system,
             ephemeral=True,
             verbatim=True,
-            raw=Raw(wire=asked.wire, data=asked.body),
+            raw=Raw(wire=asked.wire, data=asked.body, headers=_betas(request)),
             whole=not asked.stream,
         )
 
@@ -492,6 +492,10 @@ class GuardedAnswer:
     def _leave(self) -> None:
         if self._guard.settings.cancel_on_disconnect:
             self._handle.cancel("its client has gone")
+
+
+def _betas(request: web.Request) -> tuple[tuple[str, str], ...]:
+    return tuple((name, request.headers[name]) for name in BETAS if name in request.headers)
 
 
 def _session(request: web.Request, asked: Asked) -> str:

@@ -181,6 +181,7 @@ def _conversation(fields: Fields, foreign: list[str]) -> tuple[Message, ...]:
         if isinstance(content, str):
             parts: tuple[Part, ...] = (Text(content),)
         elif isinstance(content, list):
+            item.raw["content"] = [one for one in content if not _is_unsigned(one)] or content
             blocks = item.objects("content", MOST_PARTS)
             parts = tuple(_block(one, role, foreign) for one in blocks)
         else:
@@ -191,6 +192,11 @@ def _conversation(fields: Fields, foreign: list[str]) -> tuple[Message, ...]:
         raise bad("messages", "expected one message or more")
     check_calls(placed)
     return tuple(message for _, message in placed)
+
+
+def _is_unsigned(block: object) -> bool:
+    """Whether a block holds thoughts that came by another wire: no model takes them back."""
+    return isinstance(block, dict) and block.get("signature") == UNSIGNED
 
 
 def _block(item: Fields, role: str, foreign: list[str]) -> Part:
@@ -212,8 +218,7 @@ def _block(item: Fields, role: str, foreign: list[str]) -> Part:
     elif kind in ("text", "image", "document"):
         part = _content(item, kind, foreign)
     else:
-        if kind != "thinking" or item.text("signature") != UNSIGNED:
-            foreign.append(f"{item.at} of the type {kind!r}")
+        foreign.append(f"{item.at} of the type {kind!r}")
         part = Opaque(provider=WIRE, data=item.raw)
     return came_as(part, Raw(wire=WIRE, data=item.raw))
 

@@ -89,6 +89,15 @@ def test_a_result_in_a_block_of_a_new_type_is_read_as_text_by_whoever_judges() -
     assert "deploy" in result.text
 
 
+def test_thoughts_of_another_wire_are_not_sent_back() -> None:
+    own = {"type": "thinking", "thinking": "hm", "signature": "hookgate-unsigned"}
+    body = messages({"role": "assistant", "content": [own, {"type": "text", "text": "hi"}]})
+    asked = read(body)
+    assert asked.foreign == ()
+    assert asked.messages[0].parts == (Text("hi"),)
+    assert asked.body["messages"][0]["content"] == [{"type": "text", "text": "hi"}]
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"model": "m", "messages": []}, "max_tokens"),
     (messages(max_completion_tokens=3), "max_completion_tokens"),
