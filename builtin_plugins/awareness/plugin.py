@@ -237,6 +237,8 @@ class Plugin:
     async def after_turn(self, turn: Turn, outcome: Outcome | None) -> None:
         """Record what was decided, of turns that were refused or cancelled too."""
         del outcome
+        if turn.ephemeral:
+            return
         awareness = self._awareness
         host = awareness.host
         state = turn.get(STATE)

@@ -194,7 +194,7 @@ class Plugin:
         """Have what was said in the turn learned, and ask a model for more where that is set."""
         del outcome
         keeper, host, settings = self._keeper, self._host, self._settings
-        if keeper is None or host is None:
+        if keeper is None or host is None or turn.ephemeral:
             return
         keeper.wake(turn.session, turn.id)
         if settings.extractor != "model":

@@ -262,9 +262,12 @@ class Plugin:
             self._publish(host, turn, outcome, *counted)
 
     def _counted(self, host: Host, turn: Turn, outcome: Outcome) -> tuple[Window, Kpi] | None:
-        """Put a turn into its window; return that, and what it comes to; None for no windows."""
+        """Put a turn into its window; return that, and what it comes to.
+
+        None where there are no windows, and for a turn of which nothing is kept.
+        """
         settings = self._settings
-        if not (settings.outcomes.enabled or settings.adaptive.enabled):
+        if turn.ephemeral or not (settings.outcomes.enabled or settings.adaptive.enabled):
             return None
         scope, fault = scope_key(turn, settings.outcomes.scope), fault_of(turn)
         entry = OutcomeEntry(

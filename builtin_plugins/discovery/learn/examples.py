@@ -176,7 +176,7 @@ class Examples:
         Returns:
             How many examples are new.
         """
-        if not self._enabled or self._host is None:
+        if not self._enabled or self._host is None or turn.ephemeral:
             return 0
         await self._listened()
         capabilities = used_well(turn, outcome, judged_only=self._judged_only)
