@@ -122,6 +122,8 @@ class KeyBook:
         async with self._opening:
             if self._rows is None:
                 store = self._host.get(STORE)
+                if store is not None and store.problem:
+                    raise StoreError(f"keys cannot be read: {store.problem}")
                 if store is None or not store.durable:
                     self._host.standing(PART).bad(
                         "there is no durable store: keys end with this process, and no other "

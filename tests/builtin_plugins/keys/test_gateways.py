@@ -112,3 +112,25 @@ async def test_a_key_that_is_revoked_while_it_is_read_lets_nobody_in(
 def book_of(served: Served) -> KeyBook:
     book: KeyBook = served.gate.plugins.get("keys")._book  # type: ignore[union-attr]
     return book
+
+
+async def test_while_the_store_is_replaced_by_memory_no_key_is_called_unknown(
+    tmp_path: Path,
+) -> None:
+    async with keyed(tmp_path) as served:
+        key = await new(served, name="ci")
+    damage(tmp_path)
+    async with keyed(tmp_path) as served:
+        assert served.gate.host.degraded
+        status, answer = await served.get("/v1/status", **bearer(key))
+        assert (status, answer["error"]["data"]["code"]) == (503, "not_checked")
+        status, answer = await served.post("/v1/keys", {"name": "more"})
+        assert (status, answer["error"]["data"]["code"]) == (503, "store_failed")
+
+
+def damage(home: Path) -> None:
+    """Make the database one that cannot be read."""
+    (file,) = home.rglob("*.db")
+    for more in home.rglob(f"{file.name}-*"):
+        more.unlink()
+    file.write_bytes(b"no database" * 1000)
