@@ -16,14 +16,18 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hookgate import Store, StoreError, StoreUnavailableError, counted, new_id
 from hookgate.builtin_plugins.metering.calls import Call, sound
 from hookgate.builtin_plugins.metering.tables.ledger import CALLS, MARKS, trimmed, turns_of, written
 from hookgate.kit.records import MemoryStore
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 FIRST_DELAY = 0.1
 LONGEST_DELAY = 5.0
@@ -180,6 +184,9 @@ class Ledger:
             if any(row["turn"] == turn for row in rows)
         ]
         if rows:
+            # They were to go with another write; of a turn that keeps nothing there is none.
+            with suppress(StoreError):
+                await self.store.write(_nothing)
             await asyncio.wait(rows)
 
     async def turns(self, session: str, since: datetime) -> Sequence[tuple[str, datetime, int]]:
@@ -219,3 +226,7 @@ class Ledger:
             if self._again is not None:
                 self._again.cancel()
                 await asyncio.wait({self._again})
+
+
+def _nothing(_: Connection) -> None:
+    """Write nothing but what has waited for another write."""

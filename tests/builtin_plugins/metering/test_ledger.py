@@ -14,6 +14,7 @@ from tests.support.examples import sampled
 
 from hookgate.builtin_plugins.metering import tables
 from hookgate.builtin_plugins.metering.ledger import MOST_REFUSED, Ledger
+from hookgate.builtin_plugins.storage.engine import writer
 from hookgate.core.domain.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -52,6 +53,18 @@ async def test_what_is_written_after_a_call_is_committed_after_it(store: SqlStor
     for expected in range(1, 21):
         ledger.hand_over(made_call())
         assert await store.write(count) == expected
+    await ledger.close()
+
+
+async def test_who_waits_for_a_row_waits_for_no_other_write(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "SOON", 3600.0)
+    ledger, call = Ledger(store), made_call()
+    ledger.hand_over(call)
+    async with asyncio.timeout(20):
+        await ledger.committed(call.turn)
+    assert len(await rows_of(store)) == 1
     await ledger.close()
 
 
