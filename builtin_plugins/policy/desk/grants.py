@@ -146,7 +146,7 @@ class Grants:
             return "other_policy"
         if not approver:
             return "no_approver"
-        if tool is None and not grant.plugin:
+        if tool is None and grant.plugin in ("", "client"):
             return "valid"  # a client's: it brings the tool itself, with each message
         if tool is None or (tool.digest, tool.plugin) != (grant.tool_digest, grant.plugin):
             return "other_tool"

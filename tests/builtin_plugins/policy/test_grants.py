@@ -507,6 +507,16 @@ async def test_a_family_is_shown_as_data_and_reaches_calls_that_have_the_same_in
     assert not await gate.is_asked(gate.turn(), push("git push origin work"))
 
 
+async def test_a_grant_about_a_clients_tool_is_valid_however_it_came(tmp_path: Path) -> None:
+    async with opened(tmp_path, pin_tools="off") as gate:
+        call = push("git push")
+        for plugin in ("client", ""):
+            brought = replace(call, tool=replace(call.tool, plugin=plugin))
+            await gate.always(gate.turn(), brought, scope="family")
+        await gate.always(gate.turn(), replace(call, tool=replace(call.tool, plugin="tools")))
+        assert sorted((await gate.grants()).values()) == ["other_tool", "valid", "valid"]
+
+
 @pytest.mark.parametrize(
     ("circumstances", "call"),
     [

@@ -51,6 +51,7 @@ function Question({ question, done }) {
       <dt>Plugin</dt><dd><${Text} text=${question.plugin} /></dd>
       <dt>It says of itself</dt><dd><${Text} text=${question.tool_description} /></dd>
       <dt>Flags</dt><dd>${flags.map(([name, value]) => `${name}: ${value === true ? "yes" : "unknown"}`).join(", ") || "none"}</dd>
+      ${Object.keys(question.family ?? {}).length ? html`<dt>Family</dt><dd><code><${Text} text=${JSON.stringify(question.family)} /></code></dd>` : null}
       ${question.approvers.length ? html`<dt>Who may answer</dt><dd><${Text} text=${question.approvers.map((names) => names.join(", ")).join("; ")} /></dd>` : null}
       <dt>Asked</dt><dd><${Time} at=${question.asked} /></dd>
       <dt>Until</dt><dd><${Time} at=${question.expires} /></dd>

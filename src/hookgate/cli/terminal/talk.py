@@ -148,6 +148,9 @@ def print_question(console: Console, data: Mapping[str, Any]) -> None:
     if flags:
         console.print(Text(f"  {flags}", style=color))
     console.print(Padding(Text(data["arguments_text"], style="cyan"), (0, 0, 0, 2)))
+    if family := data.get("family"):
+        alike = ", ".join(f"{name} {text}" for name, text in family.items())
+        console.print(Text(f"  family: {one_line(alike)}"), soft_wrap=True)
 
 
 # -- talk ------------------------------------------------------------------------
