@@ -398,8 +398,7 @@ class _LineReader:
             if char in " \t":
                 self._at += 1
             elif self._text.startswith("\\\n", self._at):
-                self._within_line("\n")
-                self._at += 2
+                self._continue()
             elif char == "#" and self._begins_word():
                 end = self._text.find("\n", self._at)
                 self._at = len(self._text) if end < 0 else end
@@ -408,6 +407,17 @@ class _LineReader:
                 self._read_documents()
             else:
                 return
+
+    def _continue(self) -> None:
+        """Pass a line end that a backslash takes away, before anything else is made of the text.
+
+        Without a blank in front it could join what stands on both sides to one sign: ``$``, a line
+        end and ``(`` are a substitution.
+        """
+        self._within_line("\n")
+        if self._at and self._text[self._at - 1] not in " \t\n":
+            raise UnreadableError("a line that is continued within a word or a sign")
+        self._at += 2
 
     def _within_line(self, text: str) -> None:
         """Refuse a line that goes on behind its end while a here-document waits for that."""
@@ -451,14 +461,15 @@ class _LineReader:
             elif char == '"':
                 self._double(parts)
             elif char == "\\":
+                if self._text.startswith("\\\n", self._at):
+                    self._continue()
+                    continue
                 self._at += 1
                 escaped = self._text[self._at : self._at + 1]
                 if not escaped:
                     raise UnreadableError("a backslash at the end")
                 self._at += 1
-                self._within_line(escaped)
-                if escaped != "\n":
-                    parts.add(escaped, quoted=True)
+                parts.add(escaped, quoted=True)
             elif char == "$":
                 self._dollar(parts, quoted=False)
             elif char == "~" and self._at == begin:
@@ -512,9 +523,12 @@ class _LineReader:
                 raise UnreadableError("backticks")
             if char == "\\":
                 after = self._text[self._at + 1 : self._at + 2]
+                if after == "\n":
+                    self._continue()
+                    continue
                 if after in ("$", "`", '"', "\\"):
                     parts.add(after, quoted=True)
-                elif after != "\n":
+                else:
                     parts.add("\\" + after, quoted=True)
                 self._at += 2
             elif char == "$":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,11 @@ PIECES = st.sampled_from([*QUOTED.split(), " ", "  ", "\\\n", "\t", "'x y'", '"x
 SPOKEN = r"""ls cat rm git sh find xargs for in do done if cd x -c -exec ; && || | & ( ) { } $( ` $x
 ${x} $(( <<E E > < ' " \ * ? [ ] ~ # = / .. .env ~/.ssh /etc - é"""
 SHELL = st.sampled_from([*SPOKEN.split(), " ", "\n", "\0", "\u202e"])
+SAID = """p q p q ; && || | & ( ) { } $( ` ' " \\ # <<E <<'E' E for x in a b ; do done $x "$x" if
+then fi ! > < y= {p,q} p(){ [ ] case esac"""
+LINES = st.sampled_from(
+    [*SAID.split(), " ", " ", " ", "\n", "\n", "\\\n", "\nE\n", "for x in a b; do "]
+)
 SLOW = ("a ", "'", '"', "\\", "$(", "{", "(", "<<E\n", "a|", "~", "* ", "b;", "\n")
 
 
@@ -44,7 +50,8 @@ def words(line: str) -> list[str]:
     ("line", "expected"),
     [
         ("echo 'a  b' \"c 'd'\" e\\ f", ["echo", "a  b", "c 'd'", "e f"]),
-        ("echo a\\\nb", ["echo", "ab"]),
+        ("echo a \\\n  b", ["echo", "a", "b"]),
+        ('echo "a \\\nb"', ["echo", "a b"]),
         ('echo "a\\$b\\n"', ["echo", "a$b\\n"]),
         ("echo a#b # c", ["echo", "a#b"]),
         ("echo a{b,c}d{e,f}", ["echo", "abde", "abdf", "acde", "acdf"]),
@@ -100,6 +107,14 @@ def test_a_loop_is_its_turns() -> None:
         "echo $[1]",
         "echo ${a[0]}",
         "echo $1 $@",
+        "cat $\\\nHOME/x",
+        'cat "$\\\nHOME/x"',
+        "echo $\\\n(ls)",
+        "ls |\\\n| ls",
+        "ls &\\\n& ls",
+        "cat <\\\n<E\nE",
+        "ls 2\\\n>x",
+        "echo a\\\nb",
         'echo "`ls`"',
     ],
 )
@@ -191,3 +206,78 @@ def _ran(script: list[str], folder: Path) -> list[list[str]]:
         found.append(pieces[at + 1 : at + 1 + count])
         at += 1 + count
     return found
+
+
+def every(script: CommandList) -> Iterator[list[str]]:
+    """Yield the words of all commands, those within words and groups as well."""
+    for member in commands(script):
+        within = [one for word in member.words for one in word.inner]
+        within += [one for redirect in member.redirects for one in redirect.target.inner]
+        if isinstance(member, CommandGroup):
+            within.append(member.script)
+        else:
+            within += [one for _, value in member.assigned for one in value.inner]
+            yield [word.text for word in member.words]
+        for one in within:
+            yield from every(one)
+
+
+@pytest.mark.skipif(BASH is None, reason="there is no bash to hold it against")
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(lines=st.lists(st.lists(LINES, min_size=2, max_size=14), min_size=20, max_size=20))
+def test_bash_runs_nothing_that_was_not_seen(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[list[str]]
+) -> None:
+    """Whatever bash runs of a line that can be read was seen in it, with these words."""
+    seen: list[str] = []
+    expected: list[list[list[str]]] = []
+    for pieces in lines:
+        for line in ("".join(pieces), " ".join(pieces)):
+            try:
+                expected.append(list(every(read(line))))
+            except UnreadableError:
+                continue
+            seen.append(line)
+    for line, known, ran in zip(
+        seen, expected, _run(seen, tmp_path_factory.mktemp("ran")), strict=True
+    ):
+        for call in ran:
+            assert any(_may_be(call, words) for words in known), (line, call, known)
+
+
+def _may_be(call: list[str], words: list[str]) -> bool:
+    if words and "\0" in words[0]:
+        return True  # whichever it is, it is asked about
+    sure = [word for word in words if "\0" not in word]
+    return call == words or (len(sure) < len(words) and call[:1] == words[:1])
+
+
+DRIVER = r"""
+p() { printf '%s\1' p "$@" >&3; printf '\0' >&3; }
+q() { printf '%s\1' q "$@" >&3; printf '\0' >&3; }
+exec 3>ran
+while IFS= read -r -d '' line; do
+  ( eval "$line"; wait ) </dev/null >/dev/null 2>&1
+  printf '\2\0' >&3
+done < lines
+"""
+
+
+def _run(lines: list[str], folder: Path) -> list[list[list[str]]]:
+    assert BASH is not None
+    (folder / "lines").write_text("".join(f"{line}\0" for line in lines), encoding="utf-8")
+    subprocess.run(
+        [BASH, "--norc", "--noprofile", "-c", DRIVER],
+        env={"PATH": "/nonexistent", "LC_ALL": "C.UTF-8", "HOME": "/nonexistent"},
+        cwd=folder,
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    found: list[list[list[str]]] = [[]]
+    for piece in (folder / "ran").read_text(encoding="utf-8").split("\0")[:-1]:
+        if piece == "\2":
+            found.append([])
+        else:
+            found[-1].append(piece.split("\1")[:-1])
+    return found[:-1]
