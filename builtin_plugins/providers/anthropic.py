@@ -145,7 +145,7 @@ class AnthropicWire:
         Raises:
             ProviderError: It has what the API has not; the text names it.
         """
-        if passes(request, self.name):
+        if request.raw is not None and passes(request, self.name):
             return self._as_it_came(request)
         body: dict[str, Any] = {
             "model": request.model.model,
@@ -156,7 +156,7 @@ class AnthropicWire:
         if system := _system(request):
             body["system"] = system
         if request.tools:
-            body["tools"] = [_tool(tool) for tool in request.tools]
+            body["tools"] = _tools(request.tools)
         if request.temperature is not None:
             body["temperature"] = request.temperature
         if request.stop:
@@ -179,7 +179,9 @@ class AnthropicWire:
                 for piece in request.system
             ]
         if request.tools is not came.tools:
-            body["tools"] = [raw_of(tool, self.name) or _tool(tool) for tool in request.tools]
+            body["tools"] = [
+                raw_of(tool, self.name) or _tools((tool,))[0] for tool in request.tools
+            ]
         before, after = (
             {
                 "max_tokens": item.max_output_tokens,
@@ -267,12 +269,15 @@ class AnthropicWire:
                 return _media(part)
 
 
-def _tool(tool: Tool) -> dict[str, Any]:
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "input_schema": dict(tool.schema),
-    }
+def _tools(tools: Iterable[Tool]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": tool.name,
+            "description": tool.description,
+            "input_schema": dict(tool.schema),
+        }
+        for tool in tools
+    ]
 
 
 def _fields(parameters: ModelParameters) -> dict[str, Any]:

@@ -163,11 +163,14 @@ class OpenAIWire:
         Raises:
             ProviderError: It has what the protocol has not; the text names it.
         """
-        if passes(request, self.name):
+        if request.raw is not None and passes(request, self.name):
             return self._as_it_came(request)
         system = "\n\n".join(piece.text for piece in request.system if piece.text.strip())
         messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
-        for message in paired(carried(self._provider, request, PROTOCOL)):
+        conversation: Iterable[Message] = request.messages
+        if request.raw is not None:
+            conversation = carried(self._provider, request, PROTOCOL)
+        for message in paired(conversation):
             if message.plain and message.role == "user":
                 messages.append({"role": "user", "content": message.text})
             elif message.plain and message.role == "assistant":
@@ -183,7 +186,7 @@ class OpenAIWire:
             self._limit_field: request.max_output_tokens,
         }
         if request.tools:
-            body["tools"] = [_tool(tool) for tool in request.tools]
+            body["tools"] = _tools(request.tools)
         if request.temperature is not None:
             body["temperature"] = request.temperature
         if request.stop:
@@ -202,7 +205,9 @@ class OpenAIWire:
         if request.messages is not came.messages or request.system is not came.system:
             body["messages"] = self._messages_as_they_came(request)
         if request.tools is not came.tools:
-            body["tools"] = [raw_of(tool, self.name) or _tool(tool) for tool in request.tools]
+            body["tools"] = [
+                raw_of(tool, self.name) or _tools((tool,))[0] for tool in request.tools
+            ]
         limits = ("max_tokens", "max_completion_tokens")
         limit = next((name for name in limits if name in body), self._limit_field)
         before, after = (
@@ -249,13 +254,18 @@ class OpenAIWire:
         return OpenAIReader(self._provider, complain)
 
 
-def _tool(tool: Tool) -> dict[str, Any]:
-    function = {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": dict(tool.schema),
-    }
-    return {"type": "function", "function": function}
+def _tools(tools: Iterable[Tool]) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": dict(tool.schema),
+            },
+        }
+        for tool in tools
+    ]
 
 
 def _fields(parameters: ModelParameters) -> dict[str, Any]:

@@ -34,6 +34,8 @@ FOREIGN: Taint = frozenset(("client:history",))
 UNVERIFIED: Taint = frozenset(("client:unverified",))
 """What taints the result of a call that this gateway has never released."""
 
+UNDECLARED = Flags()
+
 RELEASED_TURNS = 64
 """Of so many of a session's last turns the calls may still be answered by a client that keeps the
 conversation itself: other conversations of the same session may have gone on meanwhile."""
@@ -87,7 +89,9 @@ def admitted(
 
 def stricter(flags: Flags) -> Flags:
     """Return what of a declaration can be believed of anybody: a True, and never a False."""
-    return Flags.from_mapping({name: True for name in FLAG_NAMES if flags.get(name)})
+    believed = {name: True for name in FLAG_NAMES if flags.get(name)}
+    # Agents bring dozens of tools with each request, and mostly declare nothing.
+    return Flags.from_mapping(believed) if believed else UNDECLARED
 
 
 def unanswered(history: Sequence[Message]) -> tuple[ToolUse, ...]:
