@@ -253,8 +253,8 @@ def _may_be(call: list[str], words: list[str]) -> bool:
 
 
 DRIVER = r"""
-p() { printf '%s\1' p "$@" >&3; printf '\0' >&3; }
-q() { printf '%s\1' q "$@" >&3; printf '\0' >&3; }
+p() { local told; printf -v told '%s\1' p "$@"; printf '%s\0' "$told" >&3; }
+q() { local told; printf -v told '%s\1' q "$@"; printf '%s\0' "$told" >&3; }
 exec 3>ran
 while IFS= read -r -d '' line; do
   ( eval "$line"; wait ) </dev/null >/dev/null 2>&1
