@@ -109,6 +109,12 @@ class ChatWriter:
     def _like(self, frame: WireFrame) -> WireFrame:
         """Return a chunk as it came, but for the one id and the model that was asked for."""
         chunk = {**frame, "id": self._head["id"], "model": self._model}
+        if any("message" in choice for choice in frame.get("choices") or ()):
+            # A whole message beside the delta could hold calls that nobody has judged.
+            chunk["choices"] = [
+                {key: one for key, one in choice.items() if key != "message"}
+                for choice in frame["choices"]
+            ]
         if not self._usage:
             chunk.pop("usage", None)
         return chunk

@@ -115,7 +115,9 @@ class MessagesWriter:
             self._later.clear()
             if not self._begun:
                 self._begun = True
-                yield {**frame, "message": {**frame["message"], "model": self._model}}
+                # What stands in it already would be a block that nobody has judged.
+                message = {**(frame.get("message") or {}), "model": self._model, "content": []}
+                yield {**frame, "message": message}
             return
         if not isinstance(index, int):
             if kind == "ping" or not self._rounds:

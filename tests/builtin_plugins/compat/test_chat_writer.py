@@ -52,6 +52,13 @@ def test_what_came_by_the_same_wire_goes_out_as_it_came() -> None:
     assert [list(one) for one in written(events)] == [list(one) for one in (ROLE, HI, END, TOLD)]
 
 
+def test_no_call_comes_by_a_message_beside_the_delta() -> None:
+    smuggled = chunk({"content": "hi"})
+    smuggled["choices"][0]["message"] = {"tool_calls": [{"id": "c1"}]}
+    frames = written([frame(CHAT, smuggled), text("hi", CHAT, smuggled), stop("end")])
+    assert "tool_calls" not in json.dumps(frames)
+
+
 def test_who_has_not_asked_for_the_usage_does_not_get_it() -> None:
     events = [
         frame(CHAT, {**ROLE, "usage": None}),

@@ -108,6 +108,13 @@ def test_what_came_by_the_same_wire_goes_out_as_it_came() -> None:
     assert frames == [asked(START), *middle, *stopped("end_turn")]
 
 
+def test_no_call_comes_by_the_message_that_begins_it_all() -> None:
+    block = {"type": "tool_use", "id": "t0", "name": "look", "input": {}}
+    start = {**START, "message": {**START["message"], "content": [block]}}
+    frames = written([frame(MESSAGES, start), stop("end", MESSAGES, stopped("end_turn"))])
+    assert frames[0]["message"]["content"] == []
+
+
 def test_calls_are_sent_behind_their_judgement_as_they_came() -> None:
     events = [
         frame(MESSAGES, START),
