@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from hookgate import (
     EGRESS,
     SECRETS,
+    ConfigError,
     Host,
     Key,
     Operation,
@@ -55,6 +56,7 @@ class Plugin:
         self.settings = settings
         self._remote: dict[str, _Made] = {}
         self._replaced: list[RemoteProvider] = []
+        self._listed = False
 
     def take_settings(self, settings: ProvidersSettings) -> Collection[str]:
         """Bring other providers from the next listing on, which a reload is; nothing waits."""
@@ -103,14 +105,27 @@ class Plugin:
         providers: list[Provider] = []
         remote: dict[str, _Made] = {}
         for name, (settings, needs_key) in providers_of(self.settings).items():
-            key = await asyncio.to_thread(find_key, settings, secrets)
+            there = self._remote.get(name)
+            try:
+                key = await asyncio.to_thread(find_key, settings, secrets)
+            except ConfigError as error:
+                # At the start nobody relies on it yet; later on others go on, and so does it.
+                if not self._listed:
+                    raise
+                host.standing(f"provider {name}").bad(f"its key is the one of before: {error}")
+                if there is not None:
+                    remote[name] = there
+                    providers.append(there.provider)
+                continue
+            if egress is not None:
+                host.standing(f"provider {name}").good()
             if key is None and needs_key:
                 continue
             if egress is None and settings.kind != "demo":
                 why = "no plugin provides the key `egress`: enable the plugin that does"
                 host.standing(f"provider {name}").bad(why)
                 continue
-            if (there := self._remote.get(name)) and (there.settings, there.key) == (settings, key):
+            if there is not None and (there.settings, there.key) == (settings, key):
                 remote[name] = there
                 providers.append(there.provider)
                 continue
@@ -122,7 +137,7 @@ class Plugin:
         replaced = [
             made.provider for name, made in self._remote.items() if remote.get(name) is not made
         ]
-        self._remote = remote
+        self._remote, self._listed = remote, True
         if replaced:
             self._replaced += replaced
             host.spawn(self._retire(), name="providers.retire")

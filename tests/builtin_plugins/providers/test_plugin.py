@@ -154,6 +154,27 @@ async def test_a_provider_is_made_anew_where_its_key_or_section_has_changed_and_
         assert last["other"] is not first["other"]
 
 
+async def test_a_key_that_cannot_be_read_stops_the_start_and_later_costs_nobody_anything(
+    host: Host, tmp_path: Path
+) -> None:
+    path = key_file(tmp_path, text="first-key")
+    mine = {"kind": "openai", "base_url": "http://127.0.0.1:1/v1", "api_key_file": path}
+    path.chmod(0o644)
+    with pytest.raises(ConfigError, match=f"chmod 600 {path}"):
+        await providers(host, mine=mine)
+    path.chmod(0o600)
+    plugin = Plugin(ProvidersSettings.model_validate({"mine": mine}))
+    async with plugin.lifespan():
+        first = {one.name: one for one in await plugin.list_providers(host)}
+        path.chmod(0o644)
+        again = {one.name: one for one in await plugin.list_providers(host)}
+        assert again["mine"] is first["mine"]
+        assert f"chmod 600 {path}" in host.degraded["provider mine"]
+        path.chmod(0o600)
+        await plugin.list_providers(host)
+        assert host.degraded == {}
+
+
 async def test_what_a_provider_was_replaced_by_does_not_cut_an_answer_that_is_under_way() -> None:
     closed: list[str] = []
     provider = RemoteProvider(
