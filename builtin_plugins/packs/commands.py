@@ -42,13 +42,24 @@ _POWERFUL = (2375, 2376, 6443, 10250)
 """Ports of servers that hand out the machine, on whichever host."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
 _OUT = re.compile(
-    r"deploy|publish|upload|destroy|\b(release|push|ship|apply|provision|rollout|prod|production)\b",
+    r"deploy|publish|upload|destroy|\b(release|push|ship|apply|provision|rollout|prod|production|submit)\b",
     re.IGNORECASE,
 )
 """Names of targets and scripts that reach out of the machine."""
 _BROUGHT = ("turbo", "nx", "tsx", "ts-node", "c8", "nyc")
 """What `npx` may run, beside the programs that build and check."""
-_CODE = ("shell", "shell_plus", "dbshell", "console", "repl", "runner", "eval", "exec", "sh")
+_CODE = (
+    "tinker",
+    "shell",
+    "shell_plus",
+    "dbshell",
+    "console",
+    "repl",
+    "runner",
+    "eval",
+    "exec",
+    "sh",
+)
 _GLOBS = ("-g", "--glob", "--iglob", "--include", "--exclude")
 _WRAPPERS = {
     "timeout": (r"-k|-s|--signal|--kill-after", r"--foreground|--preserve-status|-[ks]\w+|-v"),
@@ -385,7 +396,7 @@ class CommandLines:
             elif text.startswith("-") and text != "-":
                 for value in _value(word):
                     self._inside(name, value, folders)
-            elif name in ("make", "gmake") and "=" in text:
+            elif name in ("make", "gmake", "ninja") and ("=" in text or text.startswith("install")):
                 self.findings.ask(f"{name} {_shown(word)}")
             elif _OUT.search(text) and not re.search(r"[/.]", text):
                 self.findings.send(f"{name} {_shown(word)} reaches out of the machine")
@@ -549,6 +560,8 @@ class CommandLines:
         if not rest:
             rest = [Word(text="echo")]
         fed = scripts.fed_by(feeding)
+        if rest[0].text == "rm" or self.tables.kinds.get(rest[0].text) == "write":
+            self.findings.ask(f"xargs {rest[0].text} works on whatever it reads")
         if place:
             odd = any(place in one.text and one.text != place for one in rest)
             if odd or not any(one.text == place for one in rest[1:]):

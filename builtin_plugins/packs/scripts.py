@@ -89,6 +89,8 @@ def _exec(
     if any("{}" in one.text and one.text != "{}" for one in program) or program[0].text == "{}":
         lines.findings.ask("find puts names of files into a word")
         return left
+    if program[0].text == "rm":
+        lines.findings.ask("find deletes whatever it finds")
     sure = pattern is not None and re.fullmatch(r"\*?[\w*-]*\.\w+", pattern.text)
     found = Word(text=f"./{pattern.text}", glob=True) if sure and pattern else Word(text=UNKNOWN)
     lines.program([found if one.text == "{}" else one for one in program], folders)

@@ -375,6 +375,8 @@ class _LineReader:
         if self._text.startswith("(", self._at):
             raise UnreadableError("process substitution")
         self._skip()
+        if self._text.startswith("!", self._at):
+            raise UnreadableError("a target that some shells take for a part of the sign")
         quoted = self._text[self._at : self._at + 1] in ("'", '"', "\\")
         begin = self._at
         words = self._word() if self._at < len(self._text) else []
@@ -466,8 +468,9 @@ class _LineReader:
                     continue
                 self._at += 1
                 escaped = self._text[self._at : self._at + 1]
-                if not escaped:
-                    raise UnreadableError("a backslash at the end")
+                if not escaped or escaped.isalnum() or escaped in "._~/":
+                    # A shell passes it over, and other shells take it for a part of a path.
+                    raise UnreadableError("a backslash in front of what needs none")
                 self._at += 1
                 parts.add(escaped, quoted=True)
             elif char == "$":
@@ -568,6 +571,8 @@ class _LineReader:
             self._at = at
 
     def _take(self, parts: _Parts, name: str, *, quoted: bool) -> None:
+        if self._text[self._at : self._at + 1] in (":", "["):
+            raise UnreadableError("an expansion that some shells change by what follows it")
         value = self._values.get(name)
         if value is not None and value.known:
             special = re.search(r"[\s*?\[]", value.text) is not None and not value.glob

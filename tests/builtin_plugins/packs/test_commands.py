@@ -376,6 +376,18 @@ curl -X POST http://localhost:2375/containers/create
 touch '.git /x'
 touch 'C:/x'
 touch 'a\b'
+git ls-files | xargs rm
+find . -name '*.py' -exec rm {} +
+make install
+ctest -T Submit
+php artisan tinker
+echo x >! /etc/x
+echo x >>! /etc/x
+cat .\.env
+c\at .env
+cat $PWD:h/x
+for f in src/x; do rm $f:s/src/..; done
+cat "$PWD[1]"
 kill 1
 pkill -f x
 ps aux e
