@@ -71,20 +71,20 @@ serve: $(RUN)  ## a gateway on 127.0.0.1:7200 with your own settings
 
 # -- tests --------------------------------------------------------------------------
 
-.PHONY: test test-slow test-browser test-models test-guards check
+.PHONY: test test-slow test-browser test-clients clients-page test-models test-guards check
 # One worker for each core. Tests of one file share what is costly to make.
 # Without its caches pytest rewrites the assertions of all tests anew in each of its processes.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PY) -m pytest -q -n auto --dist loadfile
 
 test: $(DEV)  ## the unit tests
-	@$(PYTEST) -m "not slow and not models and not browser" $(PYTEST_ARGS)
+	@$(PYTEST) -m "not slow and not models and not browser and not clients" $(PYTEST_ARGS)
 
 # Properties are tried here with more examples than in the unit tests, and with others each time;
 # the short form leaves them to the unit tests.
 SLOW := $(if $(filter 1,$(HOOKGATE_TEST_SHORT)),slow,slow or hypothesis)
 test-slow: $(DEV)  ## the tests that take more than a few seconds each, and all examples
-	@$(PYTEST) -m "($(SLOW)) and not models and not browser" --hypothesis-profile=full $(PYTEST_ARGS)
+	@$(PYTEST) -m "($(SLOW)) and not models and not browser and not clients" --hypothesis-profile=full $(PYTEST_ARGS)
 
 # The pages in a real browser. Debian's Chromium is installed where that may be done; axe-core
 # (from npm) judges whether everybody can use them.
@@ -106,6 +106,19 @@ $(BROWSER): $(DEV)
 test-browser: $(BROWSER)  ## the pages in a real browser
 	@$(PYTEST) -rs -m "browser$(if $(filter 1,$(HOOKGATE_TEST_SHORT)), and not slow)" \
 	  tests/browser $(PYTEST_ARGS)
+
+# Vendors' SDKs and coding agents, at the versions that tests/clients/pins.toml names (1.5 GB).
+CLIENTS := .venv/clients/stamp
+$(CLIENTS): $(DEV) tests/clients/pins.toml
+	@echo "Installing the clients that are tried (a minute, once)"
+	@$(PY) -m tests.clients.install
+	@touch $@
+
+test-clients: $(CLIENTS)  ## other people's clients, unmodified, against the gateway
+	@$(PYTEST) -rs -m clients tests/clients $(PYTEST_ARGS)
+
+clients-page: $(CLIENTS)  ## the same, and docs/clients.md, which says what each can do
+	@HOOKGATE_CLIENTS_PAGE=docs/clients.md $(PYTEST) -rs -m clients tests/clients $(PYTEST_ARGS)
 
 # torch is large, so it has an environment of its own. On Linux uv takes the build without
 # CUDA, a tenth of the size; pip takes what its index has.

@@ -50,6 +50,7 @@ NAV: dict[str, list[str]] = {
         "docs/learning-from-use.md",
         "docs/memory-facts.md",
         "docs/wire.md",
+        "docs/clients.md",
         "SECURITY.md",
         "CHANGELOG.md",
     ],

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, TypeAlias
 
-from hookgate import Event, StopReason, Turn
+from hookgate import ErrorAnswer, Event, StopReason, Turn
 
 WireFrame: TypeAlias = dict[str, Any]
 """One event of a stream."""
@@ -44,6 +44,9 @@ class Writer(Protocol):
             turn: The turn, ended.
             said: What the gateway says in the place of calls that it has denied.
         """
+
+    def fail(self, error: ErrorAnswer, request_id: str) -> Iterable[WireFrame]:
+        """Return the last frames of an answer that has failed."""
 
 
 class Pieces(list[str]):

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from hookgate import Event, StopEvent, Turn, new_id
+from hookgate import ErrorAnswer, Event, StopEvent, Turn, new_id
 from hookgate.builtin_plugins.compat.answers import (
     CHAT_STOPS,
     WireFrame,
@@ -18,6 +18,7 @@ from hookgate.builtin_plugins.compat.answers import (
     joined,
     merge,
 )
+from hookgate.builtin_plugins.compat.errors import openai_error
 from hookgate.kit.usage import as_openai_chat
 from hookgate.wire import dumps
 
@@ -93,6 +94,11 @@ class ChatWriter:
             yield self._chunk({}, reason)
         if self._usage and not told:
             yield {**self._head, "choices": [], "usage": as_openai_chat(turn.usage)}
+
+    def fail(self, error: ErrorAnswer, request_id: str) -> Iterable[WireFrame]:
+        """Return what ends an answer that has failed."""
+        del request_id
+        return (openai_error(error),)
 
     # -- chunks ------------------------------------------------------------------
 

@@ -19,7 +19,6 @@ from aiohttp import web
 from hookgate import (
     QUESTIONS,
     Address,
-    ErrorAnswer,
     Event,
     EventStream,
     Host,
@@ -38,15 +37,13 @@ from hookgate import (
     principal_of,
     upper_bound,
 )
-from hookgate.builtin_plugins.compat import chat_reader, messages_reader
+from hookgate.builtin_plugins.compat import chat_reader, messages_reader, responses_reader
 from hookgate.builtin_plugins.compat.answers import WireFrame, Writer
 from hookgate.builtin_plugins.compat.chat_writer import DONE, ChatWriter
 from hookgate.builtin_plugins.compat.chat_writer import fold as fold_chat
 from hookgate.builtin_plugins.compat.errors import (
-    anthropic_error,
     id_headers,
     is_anthropic,
-    openai_error,
     request_id,
 )
 from hookgate.builtin_plugins.compat.fields import Asked, bad, json_object
@@ -60,6 +57,8 @@ from hookgate.builtin_plugins.compat.models import (
     openai_model,
     openai_models,
 )
+from hookgate.builtin_plugins.compat.responses_writer import ResponsesWriter
+from hookgate.builtin_plugins.compat.responses_writer import fold as fold_responses
 from hookgate.builtin_plugins.compat.settings import DENIED, NOT_CARRIED, CompatSettings
 from hookgate.clients import describe_error, wire_error
 from hookgate.wire import Raw, dumps
@@ -97,7 +96,6 @@ class Wire:
         read: Reads a request.
         writer: Makes the writer of an answer.
         fold: Makes one answer of frames.
-        failure: Makes the frame of an error in a stream.
         named: Whether each event has its type as its name.
         last: What ends a stream that is whole.
     """
@@ -106,7 +104,6 @@ class Wire:
     read: Callable[[dict[str, Any]], Asked]
     writer: Callable[[Asked], Writer]
     fold: Callable[[Iterable[WireFrame]], WireFrame]
-    failure: Callable[[ErrorAnswer, str], WireFrame]
     named: bool
     last: str
 
@@ -116,7 +113,6 @@ CHAT = Wire(
     read=chat_reader.read,
     writer=lambda asked: ChatWriter(asked.model, usage=asked.usage or not asked.stream),
     fold=fold_chat,
-    failure=lambda error, _: openai_error(error),
     named=False,
     last=DONE,
 )
@@ -125,7 +121,15 @@ MESSAGES = Wire(
     read=messages_reader.read,
     writer=lambda asked: MessagesWriter(asked.model),
     fold=fold_messages,
-    failure=anthropic_error,
+    named=True,
+    last="",
+)
+
+RESPONSES = Wire(
+    provider="openai",
+    read=responses_reader.read,
+    writer=ResponsesWriter,
+    fold=fold_responses,
     named=True,
     last="",
 )
@@ -201,6 +205,10 @@ class Guard:
     async def chat(self, request: web.Request) -> web.StreamResponse:
         """Serve ``/v1/chat/completions``."""
         return await self._answer(request, CHAT)
+
+    async def responses(self, request: web.Request) -> web.StreamResponse:
+        """Serve ``/v1/responses``."""
+        return await self._answer(request, RESPONSES)
 
     async def messages(self, request: web.Request) -> web.StreamResponse:
         """Serve ``/v1/messages``."""
@@ -414,7 +422,8 @@ class GuardedAnswer:
                     if isinstance(error, ConnectionResetError):
                         raise
                     told = describe_error(self._host, error)
-                    await self._send(stream, self._wire.failure(told, request_id(self._request)))
+                    for frame in self._writer.fail(told, request_id(self._request)):
+                        await self._send(stream, frame)
                 else:
                     if self._wire.last:
                         await stream.send(self._wire.last)
@@ -438,7 +447,7 @@ class GuardedAnswer:
         try:
             async for event in self._feed:
                 if event is None:
-                    if begun and self._wire.named:
+                    if begun and self._wire is MESSAGES:
                         yield {"type": "ping"}
                     continue
                 if event.type == "approval" and (asked := self._asked(event)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from hookgate import Event, StopEvent, Turn, new_id
+from hookgate import ErrorAnswer, Event, StopEvent, Turn, new_id
 from hookgate.builtin_plugins.compat.answers import (
     MESSAGES_STOPS,
     WireFrame,
@@ -17,6 +17,7 @@ from hookgate.builtin_plugins.compat.answers import (
     joined,
     merge,
 )
+from hookgate.builtin_plugins.compat.errors import anthropic_error
 from hookgate.builtin_plugins.compat.messages_reader import UNSIGNED
 from hookgate.kit.usage import as_anthropic_messages
 from hookgate.wire import StrictJSONError, dumps, loads
@@ -105,6 +106,10 @@ class MessagesWriter:
             }
         if not any(frame.get("type") == "message_stop" for frame in self._last) or not told:
             yield {"type": "message_stop"}
+
+    def fail(self, error: ErrorAnswer, request_id: str) -> Iterable[WireFrame]:
+        """Return what ends an answer that has failed."""
+        return (anthropic_error(error, request_id),)
 
     # -- frames of the same wire --------------------------------------------------
 

@@ -52,6 +52,8 @@ class Plugin:
         for prefix in ("", "/openai"):
             path = f"{prefix}/v1/chat/completions"
             routes.add("POST", path, served("chat"), access=ACCESS, max_body=MAX_BODY)
+            path = f"{prefix}/v1/responses"
+            routes.add("POST", path, served("responses"), access=ACCESS, max_body=MAX_BODY)
         for prefix in ("", "/anthropic"):
             path = f"{prefix}/v1/messages"
             routes.add("POST", path, served("messages"), access=ACCESS, max_body=MAX_BODY)
@@ -61,8 +63,8 @@ class Plugin:
             path = f"{prefix}/v1/models"
             routes.add("GET", path, served("list_models"), access=ACCESS)
             routes.add("GET", f"{path}/{{model:.+}}", served("one_model"), access=ACCESS)
-        for path in ("/v1/chat", "/v1/messages", "/v1/models", "/openai", "/anthropic"):
-            routes.errors(path, _shaped)
+        for name in ("v1/chat", "v1/responses", "v1/messages", "v1/models", "openai", "anthropic"):
+            routes.errors(f"/{name}", _shaped)
         routes.error_code(DENIED, 403, "The model's calls were denied too often.")
         routes.error_code(NOT_CARRIED, 400, "The model's wire cannot carry a field of the request.")
 

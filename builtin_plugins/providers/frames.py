@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hookgate import Frame, ModelEvent, StopEvent, ToolUseEvent
@@ -14,6 +15,7 @@ from hookgate.builtin_plugins.providers.openai import (
     OpenAIReader,
     OpenAIWire,
 )
+from hookgate.builtin_plugins.providers.responses import ResponsesReader, ResponsesWire
 from hookgate.builtin_plugins.providers.wire.protocol import malformed, object_of, parse
 from hookgate.builtin_plugins.providers.wire.template import TextTemplate
 from hookgate.wire import Raw, came_as
@@ -240,5 +242,6 @@ def _frame(event: dict[str, Any]) -> Frame:
 FRAMES: Mapping[str, Callable[[str, Callable[[str], None]], Reader]] = {
     OpenAIWire.name: OpenAIFrames,
     AnthropicWire.name: AnthropicFrames,
+    ResponsesWire.name: partial(ResponsesReader, as_it_came=True),
 }
 """By wire, what reads the answer to a request that was sent as it came."""

@@ -7,20 +7,20 @@ the provider: the conversation is sent whole each time, and reasoning comes and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from operator import is_
+from typing import Any, TypeVar
 
 import orjson
 
 from hookgate import (
-    AS_CONFIGURED,
     Content,
     ContentPart,
     Document,
+    Frame,
     Image,
     Message,
     ModelEvent,
-    ModelParameters,
     ModelRequest,
     Opaque,
     OpaqueDelta,
@@ -30,6 +30,7 @@ from hookgate import (
     StopEvent,
     StopReason,
     TextDelta,
+    Tool,
     ToolResultPart,
     ToolUse,
     ToolUseEvent,
@@ -46,6 +47,7 @@ from hookgate.builtin_plugins.providers.openai import DONE, FAILED, TEXT, OpenAI
 from hookgate.builtin_plugins.providers.wire.protocol import (
     Reader,
     arguments_of,
+    body_of,
     cannot_carry,
     carried,
     malformed,
@@ -53,13 +55,16 @@ from hookgate.builtin_plugins.providers.wire.protocol import (
     object_of,
     paired,
     parse,
+    passes,
+    raw_of,
     safe_id,
     sendable_input,
     text_of,
+    write_changes,
 )
 from hookgate.builtin_plugins.providers.wire.template import TextTemplate
 from hookgate.kit.usage import StreamedUsage, UsageError, openai_responses
-from hookgate.wire import MEDIA, left_out
+from hookgate.wire import MEDIA, Raw, WirePart, came_as, left_out
 
 RESERVED = frozenset(
     (
@@ -76,30 +81,26 @@ RESERVED = frozenset(
     )
 )
 
+PROTOCOL = "the Responses API"
+NOT_HERE = ("top_k", "seed", "frequency_penalty", "presence_penalty", "logprobs")
+"""What a request may be asked with that the protocol has no place for."""
+CHOICES = ("none", "auto", "required")
+
 CUT: Mapping[str, StopReason] = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 """Why an answer is incomplete, and what that is called here."""
 
 ENDS = ("response.completed", "response.incomplete", "response.done")
 """The events that end an answer; the last is of servers that follow the realtime protocol."""
 
-REASONING = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
-"""The events of thoughts that are shown: OpenAI's summaries, and what open models think."""
-
-
-PROTOCOL = "the Responses API"
-
-FIELDS = {
-    "top_p": "top_p",
-    "top_logprobs": "top_logprobs",
-    "parallel_tool_calls": "parallel_tool_calls",
-    "service_tier": "service_tier",
-    "cache_key": "prompt_cache_key",
-    "user": "user",
+DELTAS = {
+    "response.output_text.delta": "text",
+    "response.refusal.delta": "refusal",
+    "response.reasoning_summary_text.delta": "reasoning",
+    "response.reasoning_text.delta": "reasoning",
 }
-"""Parameters of a request by name, and the fields that they are sent in as they are."""
+"""The events that hold some text; thoughts are OpenAI's summaries, and what open models think."""
 
-NO_FIELD = ("top_k", "seed", "frequency_penalty", "presence_penalty", "logprobs")
-"""Parameters that the protocol has no field for."""
+Piece = TypeVar("Piece", bound=WirePart)
 
 
 class ResponsesWire(OpenAIWire):
@@ -122,72 +123,97 @@ class ResponsesWire(OpenAIWire):
         """Return the request in the shape of the Responses API.
 
         Raises:
-            ProviderError: It asks for stop texts, which the protocol has not.
+            ProviderError: It has something that the protocol has no place for.
         """
-        if request.stop:
-            raise ProviderError(
-                "rejected",
-                f"{self._provider}: the request has `stop` texts, and the Responses API knows "
-                'none: leave them out, or set `api = "chat"` for this provider',
-                provider=self._provider,
-            )
-        conversation = paired(carried(self._provider, request, PROTOCOL))
-        items = [item for one in conversation for item in self._items(one)]
+        if passes(request, self.name):
+            return self._as_it_came(request)
+        self._check(request)
+        messages = carried(self._provider, request, PROTOCOL)
         body: dict[str, Any] = {
             "model": request.model.model,
-            "input": items,
+            "input": [item for one in paired(messages) for item in self._items(one)],
             "stream": True,
             "store": False,
             "include": ["reasoning.encrypted_content"],
-            "max_output_tokens": request.max_output_tokens,
         }
         if system := "\n\n".join(piece.text for piece in request.system if piece.text.strip()):
             body["instructions"] = system
         if request.tools:
-            body["tools"] = [
-                {
-                    "type": "function",
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": dict(tool.schema),
-                    "strict": False,
-                }
-                for tool in request.tools
-            ]
-        if request.temperature is not None:
-            body["temperature"] = request.temperature
-        if request.parameters is not AS_CONFIGURED:
-            body |= self._fields(request.parameters)
+            body["tools"] = [_tool(tool) for tool in request.tools]
+        body |= {name: one for name, one in _fields(request).items() if one is not None}
         return merge_options(self._provider, body, request.options, RESERVED)
 
     def reader(self, complain: Callable[[str], None]) -> Reader:
         """Return a reader for one answer."""
         return ResponsesReader(self._provider, complain)
 
-    def _fields(self, parameters: ModelParameters) -> dict[str, Any]:
-        """Return those fields of the protocol that `parameters` ask for."""
-        for name in NO_FIELD:
-            if getattr(parameters, name) is not None:
-                cannot_carry(self._provider, PROTOCOL, f"`{name}`")
-        if isinstance(parameters.reasoning, int):
-            cannot_carry(self._provider, PROTOCOL, "a `reasoning` that is a budget of tokens")
-        asked = {field: getattr(parameters, name) for name, field in FIELDS.items()}
-        fields = {field: value for field, value in asked.items() if value is not None}
-        choice, form = parameters.tool_choice, parameters.response_format
-        if choice is not None:
-            is_word = choice in ("auto", "none", "required")
-            fields["tool_choice"] = choice if is_word else {"type": "function", "name": choice}
-        if isinstance(form, str):
-            fields["text"] = {"format": {"type": form}}
-        elif form is not None:
-            schema = {"type": "json_schema", "name": "answer", "schema": dict(form)}
-            fields["text"] = {"format": {**schema, "strict": True}}
-        if parameters.reasoning is not None:
-            fields["reasoning"] = {"effort": parameters.reasoning}
-        return fields
+    def _check(self, request: ModelRequest) -> None:
+        """Refuse what the protocol has no place for.
 
-    def _items(self, message: Message) -> Iterator[dict[str, Any]]:
-        """Yield one message as items, in the order of its parts."""
+        Raises:
+            ProviderError: There is such a thing.
+        """
+        asked = request.parameters
+        if request.stop:
+            cannot_carry(self._provider, PROTOCOL, '`stop` (`api = "chat"` has it)')
+        for name in NOT_HERE:
+            if getattr(asked, name) is not None:
+                cannot_carry(self._provider, PROTOCOL, f"`{name}`")
+        if isinstance(asked.reasoning, int):
+            cannot_carry(self._provider, PROTOCOL, "a `reasoning` that is a budget of tokens")
+
+    # -- requests that are sent as they came -----------------------------------------
+
+    def _as_it_came(self, request: ModelRequest) -> dict[str, Any]:
+        """Return the client's body, with what was changed here in the place of what came."""
+        body, before = body_of(request)
+        body["stream"] = True
+        write_changes(body, _fields(before), _fields(request))
+        if not (_same(request.messages, before.messages) and _same(request.system, before.system)):
+            self._write_input(body, request)
+        if not _same(request.tools, before.tools):
+            offered = {id(raw_of(tool, self.name)): tool for tool in request.tools}
+            own = {id(raw_of(tool, self.name)) for tool in before.tools}
+            kept = [
+                one for one in body.get("tools") or () if id(one) not in own or id(one) in offered
+            ]
+            made = [_tool(tool) for tool in request.tools if raw_of(tool, self.name) is None]
+            body["tools"] = [*kept, *made]
+        return body
+
+    def _write_input(self, body: dict[str, Any], request: ModelRequest) -> None:
+        free = {one.get("name") for one in body.get("tools") or () if one.get("type") == "custom"}
+        items: list[dict[str, Any]] = []
+        told: list[str] = []
+        for piece in request.system:
+            data = raw_of(piece, self.name)
+            if isinstance(data, dict):
+                items.append(data)
+            else:
+                told.append(piece.text)
+        for message in request.messages:
+            data = raw_of(message, self.name)
+            if isinstance(data, str):
+                items.append({"type": "message", "role": "user", "content": data})
+            elif isinstance(data, dict):
+                items.append(data)
+            else:
+                items.extend(self._items(message, free))
+        body["input"] = _in_free_text(items)
+        if told:
+            body["instructions"] = "\n\n".join(told)
+        else:
+            body.pop("instructions", None)
+
+    # -- messages --------------------------------------------------------------------
+
+    def _items(self, message: Message, free: Collection[object] = ()) -> Iterator[dict[str, Any]]:
+        """Yield one message as items, in the order of its parts.
+
+        Args:
+            message: The message.
+            free: The names of tools that are called in free text.
+        """
         role = "assistant" if message.role == "assistant" else "user"
         said: list[dict[str, Any]] = []
         for part in message.parts:
@@ -195,15 +221,21 @@ class ResponsesWire(OpenAIWire):
                 if said:
                     yield {"type": "message", "role": role, "content": said}
                     said = []
-                if (item := self._item(part)) is not None:
+                if (item := self._item(part, free)) is not None:
                     yield item
-            elif block := _block(part, role):
+            elif block := raw_of(part, self.name) or _block(part, role):
                 said.append(block)
         if said:
             yield {"type": "message", "role": role, "content": said}
 
-    def _item(self, part: Part) -> dict[str, Any] | None:
+    def _item(self, part: Part, free: Collection[object]) -> dict[str, Any] | None:
+        if isinstance(data := raw_of(part, self.name), dict):
+            return data
         match part:
+            case ToolUse() if part.name in free and isinstance(part.input, Mapping):
+                text = str(part.input.get("input", ""))
+                called = {"call_id": part.id, "name": part.name}
+                return {"type": "custom_tool_call", **called, "input": text}
             case ToolUse():
                 return {
                     "type": "function_call",
@@ -220,6 +252,62 @@ class ResponsesWire(OpenAIWire):
             case Opaque():
                 return dict(part.data) if part.provider == self._provider else None
         return None
+
+
+def _in_free_text(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return items in which a result has the type that the call before it asks for."""
+    free = {safe_id(item["call_id"]): item for item in items if item["type"] == "custom_tool_call"}
+    return [
+        {**item, "type": "custom_tool_call_output", "call_id": call["call_id"]}
+        if item.get("type") == "function_call_output"
+        and (call := free.get(safe_id(item["call_id"]))) is not None
+        else item
+        for item in items
+    ]
+
+
+def _same(some: Sequence[object], others: Sequence[object]) -> bool:
+    return len(some) == len(others) and all(map(is_, some, others))
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": dict(tool.schema),
+        "strict": False,
+    }
+
+
+def _fields(request: ModelRequest) -> dict[str, Any]:
+    """Return what else a request says, by the names of the protocol; None where it does not."""
+    asked = request.parameters
+    choice: Any = asked.tool_choice
+    if choice is not None and choice not in CHOICES:
+        choice = {"type": "function", "name": choice}
+    form: Any = None
+    if isinstance(asked.response_format, str):
+        form = {"format": {"type": asked.response_format}}
+    elif asked.response_format is not None:
+        schema = dict(asked.response_format)
+        form = {
+            "format": {"type": "json_schema", "name": "answer", "schema": schema, "strict": True}
+        }
+    effort = None if asked.reasoning is None else {"effort": asked.reasoning}
+    return {
+        "max_output_tokens": request.max_output_tokens,
+        "temperature": request.temperature,
+        "top_p": asked.top_p,
+        "top_logprobs": asked.top_logprobs,
+        "tool_choice": choice,
+        "parallel_tool_calls": asked.parallel_tool_calls,
+        "text": form,
+        "reasoning": effort,
+        "service_tier": asked.service_tier,
+        "prompt_cache_key": asked.cache_key,
+        "user": asked.user,
+    }
 
 
 def _output(part: ToolResultPart) -> str | list[dict[str, Any]]:
@@ -248,22 +336,49 @@ def _block(part: ContentPart, role: str) -> dict[str, Any] | None:
     return {"type": "input_text", "text": text}
 
 
+RUN_BY_CLIENTS = (
+    *("function_call", "custom_tool_call", "local_shell_call", "shell_call"),
+    *("apply_patch_call", "computer_call", "tool_search_call"),
+)
+"""The types of calls that a client runs, if they do not say that they are the provider's."""
+
+INPUTS = {"tool_search_call": "arguments", "apply_patch_call": "operation"}
+"""The field of a call that says what is to be done; ``action`` of all others."""
+
+OWN_NAMES = {"computer_call": "computer"}
+"""What the tool of a call is named that has no name, where that is not in its type."""
+
+SAID_AGAIN = ("text", "refusal")
+"""The fields in which events repeat, whole, what has come in pieces."""
+
+
 class ResponsesReader:
     """Reads one streamed answer of the Responses API.
+
+    Args:
+        provider: The provider's name.
+        complain: Takes what is wrong with the usage.
+        as_it_came: Whether events carry what they came as. Of what they say twice, the second time
+            is empty: whoever has changed the first would not know of it.
 
     Attributes:
         done: Whether the event that ends an answer has come.
         template: Knows no shape: each event of the protocol has a number of its own.
     """
 
-    def __init__(self, provider: str, complain: Callable[[str], None]) -> None:
+    def __init__(
+        self, provider: str, complain: Callable[[str], None], *, as_it_came: bool = False
+    ) -> None:
         self.done = False
         self.template = TextTemplate(TEXT)
         self._provider = provider
         self._complain = complain
+        self._raw = as_it_came
         self._usage = StreamedUsage(openai_responses, "output_tokens")
         self._called = self._refused = False
         self._told: set[object] = set()
+        self._open: dict[object, list[dict[str, Any]]] = {}
+        """The events of calls that are not whole yet, by their place in the output."""
 
     def read(self, data: bytes) -> Sequence[ModelEvent]:
         """Return what one event says."""
@@ -271,28 +386,26 @@ class ResponsesReader:
             return ()  # Of a server that speaks Chat as well; the answer's own end counts.
         event = parse(self._provider, data)
         kind = event.get("type")
-        if kind == "response.output_text.delta":
-            text = text_of(self._provider, event, "delta")
-            self._told.add(event.get("item_id"))
-            return (TextDelta(text),) if text else ()
-        if kind in REASONING:
-            text = text_of(self._provider, event, "delta")
-            return (ReasoningDelta(text),) if text else ()
-        if kind == "response.refusal.delta":
-            self._refused = True
-            self._told.add(event.get("item_id"))
-            text = text_of(self._provider, event, "delta")
-            return (TextDelta(text),) if text else ()
-        if kind == "response.output_item.done":
-            return self._item(object_of(self._provider, event, "item"))
         if kind in ENDS:
-            return self._end(object_of(self._provider, event, "response"))
+            return self._end(object_of(self._provider, event, "response"), event)
         if kind == "response.failed":
             self._fail(object_of(self._provider, event, "response").get("error"))
         if kind == "error" or (kind is None and event.get("error") is not None):
             self._fail(event.get("error") or event)
-        # The beginnings of items, fragments of what comes whole, and types that are newer.
-        return ()
+        if kind in DELTAS:
+            return self._delta(event, DELTAS[kind])
+        if kind == "response.output_item.done":
+            return self._item(object_of(self._provider, event, "item"), event)
+        if not self._raw or not isinstance(kind, str):
+            # The beginnings of items, fragments of what comes whole, and types that are newer.
+            return ()
+        if kind == "response.output_item.added" and self._by_client(event.get("item")):
+            self._open[event.get("output_index")] = [event]
+            return ()
+        if (pieces := self._open.get(event.get("output_index"))) is not None:
+            pieces.append(event)
+            return ()
+        return (self._frame(event),)
 
     def whole(self, data: bytes) -> Sequence[ModelEvent]:
         """Return what an answer in one piece says: its items are ended at once."""
@@ -302,8 +415,9 @@ class ResponsesReader:
         output = answer.get("output")
         if not isinstance(output, list) or not all(isinstance(item, dict) for item in output):
             malformed(self._provider, f"JSON that is no answer: {message_of(data)}")
-        said = [event for item in output for event in self._item(item)]
-        return [*said, *self._end(answer)]
+        self._raw = False
+        said = [event for item in output for event in self._item(item, {})]
+        return [*said, *self._end(answer, {})]
 
     def end(self) -> Sequence[ModelEvent]:
         """Refuse an end of the connection before the answer's own.
@@ -317,43 +431,103 @@ class ResponsesReader:
             provider=self._provider,
         )
 
-    def _item(self, item: dict[str, Any]) -> Sequence[ModelEvent]:
-        """Return what an item says that is whole, as far as its deltas have not said it."""
-        match item.get("type"):
-            case "message":
-                return () if item.get("id") in self._told else self._texts(item)
-            case "function_call":
-                arguments = arguments_of(text_of(self._provider, item, "arguments"))
-                return (self._call(item, arguments),)
-            case "custom_tool_call":
-                # A call in free text: its one argument is that text.
-                return (self._call(item, {"input": text_of(self._provider, item, "input")}),)
-            case _:
-                # Reasoning, and the calls of tools that run at the provider.
-                return (OpaqueDelta(Opaque(provider=self._provider, data=item)),)
+    # -- pieces ----------------------------------------------------------------------
 
-    def _texts(self, item: dict[str, Any]) -> Sequence[ModelEvent]:
+    def _came(self, made: Piece, *events: dict[str, Any]) -> Piece:
+        """Return `made` with the events that it came in, where somebody wants to know."""
+        if not self._raw:
+            return made
+        one = isinstance(made, TextDelta | ReasoningDelta)
+        return came_as(made, Raw(wire=ResponsesWire.name, data=events[0] if one else list(events)))
+
+    def _frame(self, event: dict[str, Any]) -> Frame:
+        return Frame(Raw(wire=ResponsesWire.name, data=_said_once(event)))
+
+    def _delta(self, event: dict[str, Any], said: str) -> Sequence[ModelEvent]:
+        text = text_of(self._provider, event, "delta")
+        self._refused |= said == "refusal"
+        self._told.add(event.get("item_id"))
+        if not text:
+            return (self._frame(event),) if self._raw else ()
+        made = ReasoningDelta(text) if said == "reasoning" else TextDelta(text)
+        return (self._came(made, event),)
+
+    def _by_client(self, item: object) -> bool:
+        if not isinstance(item, dict) or item.get("type") not in RUN_BY_CLIENTS:
+            return False
+        return item.get("execution") in (None, "client")
+
+    def _item(self, item: dict[str, Any], event: dict[str, Any]) -> Sequence[ModelEvent]:
+        """Return what an item says that is whole, as far as its deltas have not said it."""
+        if self._by_client(item):
+            return (self._call(item, event),)
+        if item.get("type") == "message":
+            said = () if item.get("id") in self._told else self._texts(item, event)
+            return (*said, self._frame(event)) if self._raw else said
+        # Reasoning, and the calls of tools that run at the provider.
+        made = OpaqueDelta(Opaque(provider=self._provider, data=item))
+        known = item.get("id") in self._told
+        return (
+            *(() if known else self._thoughts(item, event)),
+            self._came(made, _said_once(event)),
+        )
+
+    def _thoughts(self, item: dict[str, Any], event: dict[str, Any]) -> Sequence[ModelEvent]:
+        """Return the summary of thoughts of which no deltas have come."""
+        summary = item.get("summary")
+        said: list[ModelEvent] = []
+        for place, one in enumerate(summary if isinstance(summary, list) else ()):
+            if isinstance(one, dict) and (text := text_of(self._provider, one, "text")):
+                at = {"item_id": item.get("id"), "output_index": event.get("output_index")}
+                delta = {"type": "response.reasoning_summary_text.delta", **at}
+                delta |= {"summary_index": place, "delta": text}
+                said.append(self._came(ReasoningDelta(text), delta))
+        return said
+
+    def _texts(self, item: dict[str, Any], event: dict[str, Any]) -> Sequence[ModelEvent]:
         """Return the text of a message of which no deltas have come."""
         content = item.get("content")
         if not isinstance(content, list) or not all(isinstance(one, dict) for one in content):
             malformed(self._provider, "a message without a list of its parts")
         said: list[ModelEvent] = []
-        for one in content:
-            self._refused |= one.get("type") == "refusal"
-            text = text_of(self._provider, one, "text") or text_of(self._provider, one, "refusal")
+        for place, one in enumerate(content):
+            refused = one.get("type") == "refusal"
+            self._refused |= refused
+            text = text_of(self._provider, one, "refusal" if refused else "text")
             if text:
-                said.append(TextDelta(text))
+                name = "refusal" if refused else "output_text"
+                at = {"item_id": item.get("id"), "output_index": event.get("output_index")}
+                delta = {"type": f"response.{name}.delta", **at, "content_index": place}
+                said.append(self._came(TextDelta(text), {**delta, "delta": text}))
         return said
 
-    def _call(self, item: dict[str, Any], arguments: Mapping[str, Any] | str) -> ToolUseEvent:
-        name = text_of(self._provider, item, "name")
-        if not name:
-            malformed(self._provider, "a tool call without a name")
+    # -- calls -----------------------------------------------------------------------
+
+    def _call(self, item: dict[str, Any], event: dict[str, Any]) -> ToolUseEvent:
+        kind = item["type"]
+        given: Mapping[str, Any] | str
+        if kind in ("function_call", "custom_tool_call"):
+            name = text_of(self._provider, item, "name")
+            if not name:
+                malformed(self._provider, "a tool call without a name")
+            space = text_of(self._provider, item, "namespace")
+            name = f"{space}__{name}" if space else name
+            given = {"input": text_of(self._provider, item, "input")}
+            if kind == "function_call":
+                given = arguments_of(text_of(self._provider, item, "arguments"))
+        else:
+            name = OWN_NAMES.get(kind, kind.removesuffix("_call"))
+            field = INPUTS.get(kind, "action")
+            given = {field: item.get(field)}
         self._called = True
         call_id = text_of(self._provider, item, "call_id") or text_of(self._provider, item, "id")
-        return ToolUseEvent(id=call_id or new_id("call"), name=name, input=arguments)
+        made = ToolUseEvent(id=call_id or new_id("call"), name=name, input=given)
+        pieces = [*self._open.pop(event.get("output_index"), ()), event]
+        return self._came(made, *pieces) if _agree(pieces, item) else made
 
-    def _end(self, response: dict[str, Any]) -> Sequence[ModelEvent]:
+    # -- the end ---------------------------------------------------------------------
+
+    def _end(self, response: dict[str, Any], event: dict[str, Any]) -> Sequence[ModelEvent]:
         """Return the usage and the stop of an answer that has ended."""
         if response.get("status") == "failed":
             self._fail(response.get("error"))
@@ -373,7 +547,8 @@ class ResponsesReader:
             stop = CUT.get(text_of(self._provider, details, "reason"), "other")
         elif self._called:
             stop = "tool_use"
-        return (StopEvent(stop),) if usage is None else (UsageEvent(usage), StopEvent(stop))
+        last = self._came(StopEvent(stop), {**event, "response": {**response, "output": []}})
+        return (last,) if usage is None else (UsageEvent(usage), last)
 
     def _fail(self, error: Any) -> None:
         """Raise what an error in the stream says."""
@@ -389,3 +564,49 @@ class ResponsesReader:
             f"{self._provider} reported {names[:80] or 'an error'} in its stream: {message}",
             provider=self._provider,
         )
+
+
+def _said_once(event: dict[str, Any]) -> dict[str, Any]:
+    """Return an event without the text that it repeats of others."""
+    made = _emptied(event) if str(event.get("type")).endswith((".done", ".added")) else event
+    for name in ("part", "item"):
+        if isinstance(part := made.get(name), dict):
+            made = {**made, name: _emptied(part)}
+    return made
+
+
+def _emptied(holder: dict[str, Any]) -> dict[str, Any]:
+    made = {**holder}
+    for name in SAID_AGAIN:
+        if isinstance(made.get(name), str):
+            made[name] = ""
+    if made.get("logprobs"):
+        made["logprobs"] = []
+    for name in ("content", "summary"):
+        if isinstance(parts := made.get(name), list):
+            made[name] = [_emptied(one) if isinstance(one, dict) else one for one in parts]
+    return made
+
+
+def _agree(pieces: Sequence[dict[str, Any]], item: dict[str, Any]) -> bool:
+    """Whether the pieces of a call say what its end says, which is what will be judged."""
+    field = "arguments" if item["type"] == "function_call" else "input"
+    if item["type"] not in ("function_call", "custom_tool_call"):
+        return all(piece["type"].startswith("response.output_item.") for piece in pieces) and (
+            pieces[0].get("item", {}).get("call_id") in (None, item.get("call_id"))
+        )
+    whole, written = item.get(field), []
+    for piece in pieces[:-1]:
+        if piece["type"] == "response.output_item.added":
+            begun = piece["item"]
+            same = ("type", "call_id", "name", "namespace", "id")
+            if any(begun.get(key) != item.get(key) for key in same):
+                return False
+            written.append(begun.get(field) or "")
+        elif piece["type"].endswith(".delta"):
+            written.append(piece.get("delta"))
+        elif piece.get(field) != whole:
+            return False
+    if not all(isinstance(one, str) for one in written):
+        return False
+    return len(pieces) > 1 and "".join(written) == whole

@@ -18,6 +18,7 @@ from hookgate.builtin_plugins.providers.wire.sse import SSESplitter
 from hookgate.core.domain.errors import ProviderError
 from hookgate.core.domain.messages import Opaque
 from hookgate.core.domain.models import (
+    Frame,
     ModelEvent,
     OpaqueDelta,
     ReasoningDelta,
@@ -97,7 +98,15 @@ RESPONSES = [
     event("output_item.done", output_index=1, item=MESSAGE),
     event("output_item.added", output_index=2, item={**CALCULATE, "arguments": ""}),
     event("function_call_arguments.delta", item_id="fc_1", output_index=2, delta='{"expr'),
+    event(
+        "function_call_arguments.delta",
+        item_id="fc_1",
+        output_index=2,
+        delta='ession": "17*23"}',
+    ),
     event("output_item.done", output_index=2, item=CALCULATE),
+    event("output_item.added", output_index=3, item={**PATCH, "input": ""}),
+    event("custom_tool_call_input.delta", item_id="ct_1", output_index=3, delta=PATCH["input"]),
     event("output_item.done", output_index=3, item=PATCH),
     ended(output=[THOUGHT, MESSAGE, CALCULATE, PATCH]),
 ]
@@ -209,7 +218,7 @@ def test_a_result_keeps_its_pictures_and_files_in_their_place() -> None:
 
 
 def test_stop_texts_are_refused_by_name() -> None:
-    with pytest.raises(ProviderError, match=r'`stop` texts.*`api = "chat"`'):
+    with pytest.raises(ProviderError, match=r"cannot carry `stop`"):
         WIRE.body(FULL)
 
 
@@ -244,7 +253,7 @@ def test_an_answer_in_one_piece_says_the_same() -> None:
     body = {"status": "completed", "output": [THOUGHT, MESSAGE, CALCULATE, PATCH], "usage": USAGE}
     whole = ResponsesReader("acme", lambda _: None).whole(json.dumps(body).encode())
     text = TextDelta("Zürich 😀 and on")
-    expected = [ITEMS[0], text, *ITEMS[1:], UsageEvent(COUNTED), StopEvent("tool_use")]
+    expected = [SAID[0], ITEMS[0], text, *ITEMS[1:], UsageEvent(COUNTED), StopEvent("tool_use")]
     assert list(whole) == expected
 
 
@@ -314,6 +323,65 @@ def test_figures_that_cannot_be_true_are_complained_of() -> None:
     told = read(ended(usage={**USAGE, "output_tokens": -1}))
     assert told == [StopEvent("end")]
     assert "output_tokens" in read.complaints[0]
+
+
+# -- as it came ----------------------------------------------------------------
+
+
+def as_it_came(*events: Any) -> list[ModelEvent]:
+    reader = ResponsesReader("acme", lambda _: None, as_it_came=True)
+    return [one for event in events for one in reader.read(json.dumps(event).encode())]
+
+
+def frames_of(said: list[ModelEvent]) -> list[Any]:
+    """The events that a client is sent, in their order."""
+    found: list[Any] = []
+    for one in said:
+        raw = one.raw
+        if raw is not None:
+            found.extend(raw.data if isinstance(raw.data, list) else [raw.data])
+    return found
+
+
+def test_every_event_is_passed_on_and_no_text_is_said_twice() -> None:
+    said = as_it_came(*RESPONSES)
+    assert [one for one in said if not isinstance(one, Frame)] == SAID
+    frames = frames_of(said)
+    assert [frame["type"] for frame in frames] == [one["type"] for one in RESPONSES]
+    assert str(frames).count("Zürich") == 1
+    assert str(frames).count("Let me see.") == 1
+    assert frames[-1]["response"]["output"] == []
+
+
+def test_unknown_events_and_fields_are_passed_on() -> None:
+    unknown = event("something.new", output_index=0, held={"deep": [1]})
+    (frame,) = as_it_came(unknown)
+    assert isinstance(frame, Frame)
+    assert frame.raw.data == unknown
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        event("function_call_arguments.delta", output_index=2, delta='{"expression": "1"}'),
+        event("function_call_arguments.done", output_index=2, arguments="{}"),
+    ],
+)
+def test_a_call_whose_pieces_say_something_else_is_not_passed_on_as_it_came(piece: Any) -> None:
+    added = event("output_item.added", output_index=2, item={**CALCULATE, "arguments": ""})
+    (call,) = as_it_came(added, piece, event("output_item.done", output_index=2, item=CALCULATE))
+    assert isinstance(call, ToolUseEvent)
+    assert (call.input, call.raw) == ({"expression": "17*23"}, None)
+
+
+def test_calls_of_the_vendors_own_tools_are_the_clients() -> None:
+    item = {"type": "shell_call", "id": "s", "call_id": "c", "action": {"commands": ["ls"]}}
+    (call,) = as_it_came(event("output_item.done", item=item))
+    assert isinstance(call, ToolUseEvent)
+    assert (call.name, call.input) == ("shell", {"action": {"commands": ["ls"]}})
+    searched = {"type": "tool_search_call", "execution": "server", "call_id": "c"}
+    (opaque,) = as_it_came(event("output_item.done", item=searched))
+    assert isinstance(opaque, OpaqueDelta)
 
 
 # -- over a socket -----------------------------------------------------------

@@ -1,0 +1,351 @@
+"""OpenAI's Responses: an answer, written as events or as a whole.
+
+One response id, numbers without gaps, an item is added before anything of it comes, and exactly one
+event at the end. The protocol says each text twice, while it comes and once more whole: the whole
+ones are made of what was shown, so that nothing is said by them that a guard has taken out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from hookgate import ErrorAnswer, Event, StopEvent, Turn, Usage, new_id
+from hookgate.builtin_plugins.compat.answers import WireFrame, came_by
+from hookgate.builtin_plugins.compat.errors import openai_error
+from hookgate.builtin_plugins.compat.fields import Asked
+from hookgate.wire import Raw, dumps
+
+BEGINNINGS = ("response.created", "response.in_progress", "response.queued")
+
+TEXTS = {
+    "response.output_text": ("text", "content_index"),
+    "response.refusal": ("refusal", "content_index"),
+    "response.reasoning_text": ("text", "content_index"),
+    "response.reasoning_summary_text": ("text", "summary_index"),
+}
+"""Texts that come in deltas: the field of the whole one, and what it is counted by."""
+
+PARTS = {
+    "response.content_part.done": "content_index",
+    "response.reasoning_summary_part.done": "summary_index",
+}
+"""Events that hold a part once more, whole."""
+
+LISTS = {"content": "content_index", "summary": "summary_index"}
+"""The lists of an item that hold its parts."""
+
+ENDS = {"max_tokens": "max_output_tokens", "refusal": "content_filter"}
+"""Why an answer is not whole, as the protocol calls it."""
+
+CODES = {400: "invalid_prompt", 413: "invalid_prompt", 429: "rate_limit_exceeded"}
+"""What a failed answer's error is called, by the HTTP status; a server's error otherwise."""
+
+
+def responses_usage(usage: Usage) -> WireFrame:
+    """Return usage as Responses has it: the parts are parts of the sums."""
+    return {
+        "input_tokens": usage.total_input,
+        "input_tokens_details": {
+            "cached_tokens": usage.cache_read_tokens,
+            "cache_write_tokens": usage.cache_write_tokens + usage.cache_write_hour_tokens,
+        },
+        "output_tokens": usage.total_output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        "total_tokens": usage.total,
+    }
+
+
+class ResponsesWriter:
+    """Writes one answer of the Responses API.
+
+    Args:
+        asked: The request.
+    """
+
+    def __init__(self, asked: Asked) -> None:
+        self._model = asked.model
+        self._custom = {tool.name for tool in asked.tools if _is_custom(tool.raw)}
+        self._head: WireFrame = {
+            "id": new_id("resp"),
+            "object": "response",
+            "created_at": int(time.time()),
+            "status": "in_progress",
+            "error": None,
+            "incomplete_details": None,
+            "model": asked.model,
+            "output": [],
+            "parallel_tool_calls": asked.body.get("parallel_tool_calls") is not False,
+            "tool_choice": asked.body.get("tool_choice") or "auto",
+            "tools": asked.body.get("tools") or [],
+            "usage": None,
+        }
+        self._begun = False
+        self._number = 0
+        self._items: list[WireFrame] = []
+        """The items that the client has been shown, whole."""
+        self._next = 0
+        """The index of the next item."""
+        self._places: dict[int, int] = {}
+        """The upstream's indexes of this round's items, and the client's."""
+        self._texts: dict[tuple[str, str, int], list[str]] = {}
+        """What was shown of each text, by item, what it is counted by, and its number."""
+        self._at: WireFrame = {}
+        """Where the text of the answer goes on, of an item that the upstream has begun."""
+        self._own: WireFrame = {}
+        """The item that the writer has begun."""
+        self._rounds = 0
+        self._stop: StopEvent | None = None
+        self._last: list[WireFrame] = []
+
+    def take(self, event: Event) -> Iterable[WireFrame]:
+        """Return the events that an event of the turn brings."""
+        match event.type:
+            case "frame" | "opaque":
+                return [made for one in came_by(event) for made in self._passed(one)]
+            case "text":
+                return list(self._said("message", event))
+            case "reasoning":
+                return list(self._said("reasoning", event))
+            case "tool_use" if event.data.get("owner") == "client":
+                return list(self._call(event))
+            case "stop":
+                self._rounds += 1
+                self._stop, self._last = event.value, came_by(event)
+                self._places, self._at = {}, {}
+        return ()
+
+    def end(self, turn: Turn, said: str = "") -> Iterator[WireFrame]:
+        """Return the last events."""
+        yield from self._begin()
+        if said:
+            yield from self._add("message", said)
+        yield from self._close()
+        last = self._last[-1] if self._last and not said else None
+        reason = ENDS.get(self._stop.reason, "") if self._stop and not said else ""
+        kind = "response.incomplete" if reason else "response.completed"
+        response = {**self._head, "status": kind.removeprefix("response.")}
+        response["incomplete_details"] = {"reason": reason} if reason else None
+        if last is not None:
+            kind, response = last["type"], {**last["response"]}
+        if last is None or self._rounds > 1 or response.get("usage") is None:
+            response["usage"] = responses_usage(turn.usage)
+        names = ("id", "created_at", "model")
+        response |= {name: self._head[name] for name in names} | {"output": self._items}
+        yield self._stamped({**(last or {}), "type": kind, "response": response})
+
+    def fail(self, error: ErrorAnswer, request_id: str) -> Iterator[WireFrame]:
+        """Return the last events of an answer that has failed."""
+        del request_id
+        yield from self._begin()
+        code = CODES.get(error.status, "server_error")
+        named = {"code": code, "message": openai_error(error)["error"]["message"]}
+        response = {**self._head, "status": "failed", "error": named, "output": self._items}
+        yield self._stamped({"type": "response.failed", "response": response})
+
+    # -- frames of the same wire --------------------------------------------------
+
+    def _stamped(self, frame: WireFrame) -> WireFrame:
+        """Return an event with its number; the client counts those that it gets."""
+        number, self._number = self._number, self._number + 1
+        return {**frame, "sequence_number": number}
+
+    def _passed(self, frame: WireFrame) -> Iterator[WireFrame]:
+        kind = frame["type"]
+        if kind in BEGINNINGS:
+            if not self._begun or (not self._rounds and kind != "response.created"):
+                if not self._begun:
+                    self._begun = True
+                    self._head |= {**frame["response"], "model": self._model, "output": []}
+                response = {**frame["response"], "id": self._head["id"], "model": self._model}
+                yield self._stamped({**frame, "response": response})
+            return
+        yield from self._begin()
+        index = frame.get("output_index")
+        if isinstance(index, int):
+            if index not in self._places:
+                yield from self._close()
+                self._places[index] = self._next
+                self._next += 1
+            frame = {**frame, "output_index": self._places[index]}
+        yield self._stamped(self._filled(frame))
+
+    def _filled(self, frame: WireFrame) -> WireFrame:
+        """Return an event with the whole texts in it that the client was shown."""
+        kind, item_id = frame["type"], frame.get("item_id")
+        base, _, what = kind.rpartition(".")
+        if base in TEXTS and isinstance(item_id, str):
+            field, by = TEXTS[base]
+            key = (item_id, by, frame.get(by, 0))
+            if what == "delta":
+                self._texts.setdefault(key, []).append(frame["delta"])
+                if base == "response.output_text":
+                    self._at = {k: frame.get(k) for k in ("item_id", "output_index", by)}
+            elif what == "done":
+                return {**frame, field: "".join(self._texts.get(key, ()))}
+        elif kind in PARTS and isinstance(item_id, str):
+            by = PARTS[kind]
+            return {**frame, "part": self._part(frame["part"], item_id, by, frame.get(by, 0))}
+        elif kind == "response.content_part.added":
+            names = ("item_id", "output_index", "content_index")
+            self._at = {name: frame.get(name) for name in names}
+        elif kind == "response.output_item.added" and frame["item"].get("type") == "message":
+            place = {"item_id": frame["item"].get("id"), "output_index": frame["output_index"]}
+            self._at = {**place, "content_index": 0}
+        elif kind == "response.output_item.done":
+            self._at = {}
+            item = self._item(frame["item"])
+            self._items.append(item)
+            return {**frame, "item": item}
+        return frame
+
+    def _item(self, item: WireFrame) -> WireFrame:
+        item_id = item.get("id")
+        if not isinstance(item_id, str):
+            return item
+        made = {
+            name: [self._part(part, item_id, by, at) for at, part in enumerate(item[name])]
+            for name, by in LISTS.items()
+            if isinstance(item.get(name), list)
+        }
+        return {**item, **made}
+
+    def _part(self, part: Any, item_id: str, by: str, at: int) -> Any:
+        """Return a part with its text as it was shown; what is no text stays as it is."""
+        shown = "".join(self._texts.get((item_id, by, at), ()))
+        if not isinstance(part, dict):
+            return part
+        field = next((name for name in ("text", "refusal") if name in part), None)
+        return part if field is None else {**part, field: shown}
+
+    # -- what the writer makes ------------------------------------------------------
+
+    def _begin(self) -> Iterator[WireFrame]:
+        if not self._begun:
+            self._begun = True
+            for kind in BEGINNINGS[:2]:
+                yield self._stamped({"type": kind, "response": dict(self._head)})
+
+    def _said(self, kind: str, event: Event) -> Iterator[WireFrame]:
+        if frames := came_by(event):
+            for frame in frames:
+                yield from self._passed(frame)
+        elif text := event.data["text"]:
+            yield from self._begin()
+            if kind == "message" and self._at:
+                made = {
+                    "type": "response.output_text.delta",
+                    **self._at,
+                    "delta": text,
+                    "logprobs": [],
+                }
+                yield self._stamped(self._filled(made))
+            else:
+                yield from self._add(kind, text)
+
+    def _add(self, kind: str, text: str) -> Iterator[WireFrame]:
+        """Add text to an item of the writer's own; begin it where there is none."""
+        if self._own.get("type") != kind:
+            yield from self._close()
+            yield from self._open(kind)
+        more: WireFrame = {"logprobs": []}
+        name, by = "output_text", "content_index"
+        if kind == "reasoning":
+            name, by, more = "reasoning_summary_text", "summary_index", {}
+        delta = {"type": f"response.{name}.delta", **self._place(), by: 0, "delta": text, **more}
+        self._texts.setdefault((self._own["id"], by, 0), []).append(text)
+        yield self._stamped(delta)
+
+    def _place(self) -> WireFrame:
+        return {"item_id": self._own["id"], "output_index": self._next - 1}
+
+    def _open(self, kind: str) -> Iterator[WireFrame]:
+        begun: WireFrame = {"id": new_id("msg" if kind == "message" else "rs"), "type": kind}
+        if kind == "message":
+            begun |= {"status": "in_progress", "role": "assistant", "content": []}
+        else:
+            begun |= {"summary": []}
+        self._own = begun
+        self._next += 1
+        added = {"type": "response.output_item.added", "output_index": self._next - 1}
+        yield self._stamped({**added, "item": begun})
+        name, by, part = _part_of(kind, "")
+        yield self._stamped(
+            {"type": f"response.{name}.added", **self._place(), by: 0, "part": part}
+        )
+
+    def _close(self) -> Iterator[WireFrame]:
+        """End the item that the writer has begun."""
+        if not self._own:
+            return
+        kind, own = self._own["type"], self._own
+        name, by, _ = _part_of(kind, "")
+        text = "".join(self._texts.get((own["id"], by, 0), ()))
+        part = _part_of(kind, text)[2]
+        said = "output_text" if kind == "message" else "reasoning_summary_text"
+        place = {**self._place(), by: 0}
+        more: WireFrame = {"logprobs": []} if kind == "message" else {}
+        yield self._stamped({"type": f"response.{said}.done", **place, "text": text, **more})
+        yield self._stamped({"type": f"response.{name}.done", **place, "part": part})
+        whole = {**own, "content": [part]} if kind == "message" else {**own, "summary": [part]}
+        if kind == "message":
+            whole["status"] = "completed"
+        self._items.append(whole)
+        self._own = {}
+        done = {"type": "response.output_item.done", "output_index": self._next - 1}
+        yield self._stamped({**done, "item": whole})
+
+    def _call(self, event: Event) -> Iterator[WireFrame]:
+        """Yield a call that was judged: as it came, or made."""
+        yield from self._begin()
+        if frames := came_by(event):
+            for frame in frames:
+                yield from self._passed(frame)
+            return
+        yield from self._close()
+        data = event.data
+        given = data["input"]
+        free = data["name"] in self._custom and isinstance(given, dict)
+        written = given if isinstance(given, str) else dumps(given).decode()
+        kind, field, part = "function_call", "arguments", "function_call_arguments"
+        if free:
+            kind, field, part = "custom_tool_call", "input", "custom_tool_call_input"
+            written = str(given.get("input", ""))
+        item: WireFrame = {
+            "id": new_id("ctc" if free else "fc"),
+            "type": kind,
+            "status": "completed",
+            "call_id": data["id"],
+            "name": data["name"],
+        }
+        at = {"output_index": self._next}
+        self._next += 1
+        place = {"item_id": item["id"], **at}
+        added = {**item, "status": "in_progress", field: ""}
+        yield self._stamped({"type": "response.output_item.added", **at, "item": added})
+        yield self._stamped({"type": f"response.{part}.delta", **place, "delta": written})
+        yield self._stamped({"type": f"response.{part}.done", **place, field: written})
+        item[field] = written
+        self._items.append(item)
+        yield self._stamped({"type": "response.output_item.done", **at, "item": item})
+
+
+def _part_of(kind: str, text: str) -> tuple[str, str, WireFrame]:
+    """Return the name of an item's part, what it is counted by, and the part."""
+    if kind == "message":
+        part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+        return "content_part", "content_index", part
+    return "reasoning_summary_part", "summary_index", {"type": "summary_text", "text": text}
+
+
+def _is_custom(raw: Raw | None) -> bool:
+    return raw is not None and isinstance(raw.data, dict) and raw.data.get("type") == "custom"
+
+
+def fold(frames: Iterable[WireFrame]) -> WireFrame:
+    """Return the whole answer that events make: it stands in the last one."""
+    last: WireFrame = {}
+    for frame in frames:
+        last = frame.get("response") or last
+    return last
