@@ -61,6 +61,9 @@ MAPPED = frozenset(
 HARMLESS = frozenset(("store", "metadata", "safety_identifier", "prompt_cache_retention"))
 """The fields that change nothing of an answer."""
 
+HOSTED = ("web_search_options", "search_parameters", "plugins")
+"""The fields that have a provider run tools: OpenAI's, xAI's and OpenRouter's."""
+
 OF_MESSAGES = frozenset(
     ("role", "content", "tool_calls", "tool_call_id", "refusal", "reasoning_content", "reasoning")
 ) | frozenset(("annotations",))
@@ -89,8 +92,7 @@ def read(body: dict[str, Any]) -> Asked:
     _refuse(fields)
     system, messages, foreign = _conversation(fields)
     tools, hosted = _tools(fields)
-    if "web_search_options" in fields:
-        hosted = (*hosted, "web_search_options")
+    hosted = (*hosted, *(name for name in HOSTED if name in fields))
     return Asked(
         wire=WIRE,
         model=model,
@@ -103,6 +105,7 @@ def read(body: dict[str, Any]) -> Asked:
         body=body,
         foreign=(*fields.beyond(MAPPED | HARMLESS), *foreign),
         hosted=hosted,
+        substitutes=fields.texts("models"),
         session=fields.text("prompt_cache_key"),
     )
 

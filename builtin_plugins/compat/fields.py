@@ -59,6 +59,7 @@ class Asked:
         body: All of it, as it came.
         foreign: What of it no other wire can carry, by name.
         hosted: The tools that the provider would run, by their types.
+        substitutes: The models that the provider may ask in the place of the one that is named.
         session: What the body names the client's session.
     """
 
@@ -73,6 +74,7 @@ class Asked:
     body: Mapping[str, Any]
     foreign: tuple[str, ...] = ()
     hosted: tuple[str, ...] = ()
+    substitutes: tuple[str, ...] = ()
     session: str = ""
 
 

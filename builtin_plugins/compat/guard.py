@@ -306,6 +306,15 @@ class Guard:
                     f"found {kind!r}, which the provider runs, so that its calls cannot be judged",
                     action="leave it out, or name it in `provider_tools` of the key",
                 )
+        for name in asked.substitutes:
+            other = ModelRef(ref.provider, name)
+            if not principal.may_use_model(other):
+                raise wire_error(
+                    "forbidden",
+                    f"{principal.id} may not use {str(other)[:200]!r}, which could answer instead",
+                    action="leave it out",
+                    param="fallbacks" if asked.wire == messages_reader.WIRE else "models",
+                )
         if (why := self.not_carried(asked, ref)) is not None:
             raise bad(
                 why, f"{ref} speaks another wire, which cannot carry it", action="leave it out"

@@ -115,6 +115,7 @@ def read(body: dict[str, Any], *, counts: bool = False) -> Asked:
         body=body,
         foreign=(*fields.beyond(MAPPED | HARMLESS), *foreign),
         hosted=hosted,
+        substitutes=_substitutes(fields),
         session=_session(fields),
     )
 
@@ -134,8 +135,18 @@ def _refuse(fields: Fields, *, counts: bool) -> None:
             )
     if "messages" not in fields:
         raise bad("messages", "expected a list of messages")
+    if "thread" in fields:
+        why = "what the model reads would be kept elsewhere, where nobody sees what taints it"
+        raise bad("thread", why, action="send the whole conversation in `messages`")
     if not counts and fields.count("max_tokens") is None:
         raise bad("max_tokens", "expected a whole number, 1 or more")
+
+
+def _substitutes(fields: Fields) -> tuple[str, ...]:
+    """Return the models that may answer in the place of one that declines; ``*`` for any."""
+    if fields.raw.get("fallbacks") == "default":
+        return ("*",)
+    return tuple(one.needed("model") for one in fields.objects("fallbacks", MOST_TOOLS))
 
 
 def _session(fields: Fields) -> str:

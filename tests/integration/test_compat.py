@@ -334,6 +334,15 @@ async def test_a_failure_in_the_middle_is_told_as_one(path: str, tmp_path: Path)
         assert "it broke off" in error_of(path, json.loads(last))["message"]
 
 
+@BOTH
+async def test_a_body_beyond_32_mib_is_refused_before_it_comes(path: str, tmp_path: Path) -> None:
+    async with served(tmp_path) as (one, _):
+        head = f"POST {path} HTTP/1.1\r\nHost: {one.host}\r\nContent-Type: application/json\r\n"
+        answer = await one.raw(f"{head}Content-Length: {32 * 1024 * 1024 + 1}\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 413")
+        assert b'"error"' in answer
+
+
 async def test_without_a_token_each_path_answers_in_its_vendors_shape(tmp_path: Path) -> None:
     section, made = tokens(ops={"scopes": ["chat"]})
     async with served(tmp_path, say("a"), say("b"), gateway=section) as (one, _):
@@ -347,6 +356,22 @@ async def test_without_a_token_each_path_answers_in_its_vendors_shape(tmp_path: 
         key = {"x-api-key": made["ops"], "anthropic-version": "2023-06-01"}
         status, answer = await one.post(f"/anthropic{MESSAGES}", asked(MESSAGES), headers=key)
         assert (status, answer["type"]) == (200, "message")
+
+
+@BOTH
+async def test_a_model_that_a_key_may_not_use_is_no_substitute_either(
+    path: str, tmp_path: Path
+) -> None:
+    section, made = tokens(ops={"scopes": ["chat"], "models": ["script/one"]})
+    others: dict[str, Any] = {"models": ["one", "two"]}
+    if path == MESSAGES:
+        others = {"fallbacks": [{"model": "two"}]}
+    async with served(tmp_path, say("never"), gateway=section) as (one, script):
+        for more in (others, {"fallbacks": "default"} if path == MESSAGES else others):
+            body = {**asked(path), **more}
+            status, answer = await one.post(path, body, **bearer(made["ops"]))
+            assert (status, "could answer instead" in answer["error"]["message"]) == (403, True)
+    assert script.requests == []
 
 
 async def test_models_are_listed_as_each_vendor_does(tmp_path: Path) -> None:

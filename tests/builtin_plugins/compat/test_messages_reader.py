@@ -117,6 +117,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     (messages(tools=[{**LOOK, "input_schema": {"x": "y" * 1_000_000}}]), "tools[0]"),
     (messages(tool_choice={"type": "maybe"}), "tool_choice.type"),
     (messages(temperature=2), "temperature"),
+    (messages(thread={"type": "create"}), "thread"),
     (
         messages({"role": "user", "content": [{"type": "image", "source": {"type": "x"}}]}),
         "messages[0].content[0].source.type",
