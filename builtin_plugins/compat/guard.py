@@ -37,10 +37,7 @@ from hookgate import (
     principal_of,
     upper_bound,
 )
-from hookgate.builtin_plugins.compat import chat_reader, messages_reader, responses_reader
 from hookgate.builtin_plugins.compat.answers import WireFrame, Writer
-from hookgate.builtin_plugins.compat.chat_writer import DONE, ChatWriter
-from hookgate.builtin_plugins.compat.chat_writer import fold as fold_chat
 from hookgate.builtin_plugins.compat.errors import (
     id_headers,
     is_anthropic,
@@ -48,8 +45,6 @@ from hookgate.builtin_plugins.compat.errors import (
 )
 from hookgate.builtin_plugins.compat.fields import Asked, bad, json_object
 from hookgate.builtin_plugins.compat.limits import limit_headers
-from hookgate.builtin_plugins.compat.messages_writer import MessagesWriter
-from hookgate.builtin_plugins.compat.messages_writer import fold as fold_messages
 from hookgate.builtin_plugins.compat.models import (
     Models,
     anthropic_model,
@@ -57,9 +52,14 @@ from hookgate.builtin_plugins.compat.models import (
     openai_model,
     openai_models,
 )
-from hookgate.builtin_plugins.compat.responses_writer import ResponsesWriter
-from hookgate.builtin_plugins.compat.responses_writer import fold as fold_responses
 from hookgate.builtin_plugins.compat.settings import DENIED, NOT_CARRIED, CompatSettings
+from hookgate.builtin_plugins.compat.wires import chat_reader, messages_reader, responses_reader
+from hookgate.builtin_plugins.compat.wires.chat_writer import DONE, ChatWriter
+from hookgate.builtin_plugins.compat.wires.chat_writer import fold as fold_chat
+from hookgate.builtin_plugins.compat.wires.messages_writer import MessagesWriter
+from hookgate.builtin_plugins.compat.wires.messages_writer import fold as fold_messages
+from hookgate.builtin_plugins.compat.wires.responses_writer import ResponsesWriter
+from hookgate.builtin_plugins.compat.wires.responses_writer import fold as fold_responses
 from hookgate.clients import describe_error, wire_error
 from hookgate.wire import Raw, dumps
 

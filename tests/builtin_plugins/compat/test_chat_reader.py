@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.builtin_plugins.compat.bodies import PNG, called, chat, function, refused
 
 from hookgate import Image, Link, Text, ToolResultPart, ToolUse, WireError
-from hookgate.builtin_plugins.compat.chat_reader import read
+from hookgate.builtin_plugins.compat.wires.chat_reader import read
 
 ANSWERED = {"role": "tool", "tool_call_id": "c1", "content": "red"}
 

@@ -11,7 +11,7 @@ from tests.builtin_plugins.compat.bodies import CHAT, Ended, as_sdk, frame, stop
 
 from hookgate import Event, Turn, Usage
 from hookgate.builtin_plugins.compat.answers import WireFrame
-from hookgate.builtin_plugins.compat.chat_writer import ChatWriter, fold
+from hookgate.builtin_plugins.compat.wires.chat_writer import ChatWriter, fold
 
 
 def chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> WireFrame:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hookgate.builtin_plugins.compat import chat_reader, messages_reader
+from hookgate.builtin_plugins.compat.wires import chat_reader, messages_reader
 
 CHAT = "openai.types.chat.completion_create_params"
 MESSAGES = "anthropic.types.message_create_params"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.builtin_plugins.compat.bodies import PNG, messages, refused
 
 from hookgate import Image, Opaque, Text, ToolResultPart, ToolUse, WireError
-from hookgate.builtin_plugins.compat.messages_reader import read
+from hookgate.builtin_plugins.compat.wires.messages_reader import read
 
 LOOK = {"name": "look", "description": "Looks.", "input_schema": {"type": "object"}}
 CALL = {"type": "tool_use", "id": "t1", "name": "look", "input": {"at": "it"}}

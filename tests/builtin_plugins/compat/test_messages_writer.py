@@ -9,7 +9,7 @@ from tests.builtin_plugins.compat.bodies import MESSAGES, Ended, as_sdk, frame, 
 
 from hookgate import Event, Turn, Usage
 from hookgate.builtin_plugins.compat.answers import WireFrame
-from hookgate.builtin_plugins.compat.messages_writer import MessagesWriter, fold
+from hookgate.builtin_plugins.compat.wires.messages_writer import MessagesWriter, fold
 
 START: WireFrame = {
     "type": "message_start",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.builtin_plugins.compat.bodies import PNG, refused
 
 from hookgate import Image, Opaque, Text, ToolUse, WireError
-from hookgate.builtin_plugins.compat.responses_reader import read
+from hookgate.builtin_plugins.compat.wires.responses_reader import read
 
 LOOK = {"type": "function", "name": "look", "parameters": {"type": "object"}}
 PATCH = {"type": "custom", "name": "apply_patch", "format": {"type": "grammar"}}

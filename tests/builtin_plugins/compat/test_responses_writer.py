@@ -22,8 +22,8 @@ from hookgate import (
     Turn,
     Usage,
 )
-from hookgate.builtin_plugins.compat.responses_reader import read
-from hookgate.builtin_plugins.compat.responses_writer import ResponsesWriter, fold
+from hookgate.builtin_plugins.compat.wires.responses_reader import read
+from hookgate.builtin_plugins.compat.wires.responses_writer import ResponsesWriter, fold
 from hookgate.builtin_plugins.providers.responses import ResponsesReader
 
 PATCH = {"type": "custom", "name": "apply_patch"}

@@ -18,7 +18,7 @@ from hookgate.builtin_plugins.compat.answers import (
     merge,
 )
 from hookgate.builtin_plugins.compat.errors import anthropic_error
-from hookgate.builtin_plugins.compat.messages_reader import UNSIGNED
+from hookgate.builtin_plugins.compat.wires.messages_reader import UNSIGNED
 from hookgate.kit.usage import as_anthropic_messages
 from hookgate.wire import StrictJSONError, dumps, loads
 

@@ -1,0 +1,1 @@
+"""Each wire: a request read, an answer written."""
