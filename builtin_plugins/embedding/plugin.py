@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hookgate import (
     EGRESS,
@@ -24,6 +24,9 @@ from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 from hookgate.builtin_plugins.embedding.stock import ShippedVectors
 from hookgate.builtin_plugins.embedding.worker import LocalModel, ThreadEngine
 from hookgate.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.embedding.remote import RemoteEngine
 
 PART = "embedder"
 SHIPPED_PART = "embedder: vectors"
@@ -138,22 +141,39 @@ class Plugin:
     async def _remote(self, host: Host) -> EmbeddingEngine:
         from hookgate.builtin_plugins.embedding.remote import RemoteEngine
 
-        name, key, problem = self._settings.api_key_env, "", ""
-        if name is not None:
-            key = (await asyncio.to_thread(host.secrets.get, name) or "").strip()
-            if not key:
-                problem = f"the embedding server needs a key: set {name}, which `api_key_env` names"
-            elif not (key.isascii() and key.isprintable()):
-                key, problem = "", f"the key {name} holds characters that no header can carry"
+        key, problem = await self._key(host)
         if problem:
             self._missing(host, problem)
-        return RemoteEngine(
+        engine = RemoteEngine(
             self._settings,
             egress=lambda: host.get(EGRESS),
             key=key,
             redact=host.secrets.redact,
             problem=problem,
         )
+
+        def changed(name: str) -> None:
+            if name == self._settings.api_key_env:
+                host.spawn(self._rotate(host, engine), name="take another key")
+
+        host.secrets.watch(changed)
+        return engine
+
+    async def _key(self, host: Host) -> tuple[str, str]:
+        """Return the key of the server, "" for none, and why it cannot be asked without."""
+        name = self._settings.api_key_env
+        if name is None:
+            return "", ""
+        key = (await asyncio.to_thread(host.secrets.get, name) or "").strip()
+        if not key:
+            return "", f"the embedding server needs a key: set {name}, which `api_key_env` names"
+        if not (key.isascii() and key.isprintable()):
+            return "", f"the key {name} holds characters that no header can carry"
+        return key, ""
+
+    async def _rotate(self, host: Host, engine: RemoteEngine) -> None:
+        engine.key, engine.problem = await self._key(host)
+        host.standing(PART).bad(engine.problem and f"{engine.problem}; {INSTEAD}")
 
     def _missing(self, host: Host, why: str) -> None:
         if self._settings.on_missing == "refuse":

@@ -33,8 +33,10 @@ class RemoteEngine:
     Args:
         settings: Address, model, dimension and limits.
         egress: Returns the way out; None while there is none.
-        key: The API key, or "" for none.
         redact: Masks secrets in what the server says.
+
+    Attributes:
+        key: The API key, or "" for none.
         problem: Why the server cannot be asked; "" where it can.
     """
 
@@ -55,7 +57,7 @@ class RemoteEngine:
         self._url = settings.url
         self.dimension: int = settings.dimension
         self._egress = egress
-        self._key = key
+        self.key = key
         self._redact = redact
         self.problem = problem
         self._client: httpx.AsyncClient | None = None
@@ -104,8 +106,8 @@ class RemoteEngine:
             "encoding_format": "float",
         }
         headers = {"accept": "application/json", "content-type": "application/json"}
-        if self._key:
-            headers["authorization"] = f"Bearer {self._key}"
+        if self.key:
+            headers["authorization"] = f"Bearer {self.key}"
         try:
             response = await client.post(self._url, content=orjson.dumps(body), headers=headers)
         except EgressDeniedError as error:
@@ -156,9 +158,9 @@ class RemoteEngine:
         self, text: str, *, transient: bool = False, retry_after: float | None = None
     ) -> EmbeddingError:
         text = f"the embedding server {self._url} {text}"
-        if self._key:
+        if self.key:
             # The gateway's redaction leaves very short secrets alone; here one is meant.
-            text = text.replace(self._key, "[redacted]")
+            text = text.replace(self.key, "[redacted]")
         return EmbeddingError(self._redact(text), transient=transient, retry_after=retry_after)
 
 

@@ -1,18 +1,21 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.builtin_plugins.providers.raw import raw_server
+from tests.support.script import until
 
 from hookgate.builtin_plugins.embedding import onnx, transformer
 from hookgate.builtin_plugins.embedding.onnx import TOKENIZER, find_files
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 from hookgate.builtin_plugins.embedding.transformer import find_transformer
+from hookgate.core import runtime
 from hookgate.core.domain.errors import EmbeddingError, MissingKeyError, StartError
 from hookgate.core.domain.turn import Principal
 from hookgate.core.gateway.operations import Empty, Invocation
@@ -235,6 +238,32 @@ async def test_a_server_without_its_key_is_said_in_status(tmp_path: Path) -> Non
         with pytest.raises(EmbeddingError, match="set HOOKGATE_TEST_NO_SUCH_KEY"):
             await embedder(gate).embed(["a"])
     assert "set HOOKGATE_TEST_NO_SUCH_KEY, which `api_key_env` names" in why
+
+
+async def test_a_key_that_comes_later_or_is_rotated_is_shown_from_then_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "SECRETS_SECONDS", 0.01)
+    path = tmp_path / "keys" / "my_key"
+    path.parent.mkdir(mode=0o700)
+    async with raw_server() as server:
+
+        async def script(wire: Any) -> None:
+            body = b'{"data": [{"index": 0, "embedding": [3, 0, 4]}]}'
+            await wire.answer(200, body, content_type="application/json")
+
+        server.script = script
+        section = {**SERVER, "url": f"{server.url}/embeddings", "api_key_env": "my_key"}
+        async with gateway(tmp_path, embedder="openai", **section) as gate:
+            assert "embedder" in gate.host.degraded
+            for key in ("sk-first-0123456789", "sk-second-0123456789"):
+                path.write_text(key)
+                path.chmod(0o600)
+                await until(lambda key=key: getattr(embedder(gate).engine, "key", "") == key)
+                assert "embedder" not in gate.host.degraded
+                await embedder(gate).embed_query(key)
+    shown = [re.findall(r"sk-[\w-]+", head) for head in server.heads]
+    assert shown == [["sk-first-0123456789"], ["sk-second-0123456789"]]
 
 
 async def test_a_server_without_a_way_out_is_said_in_status(tmp_path: Path) -> None:
