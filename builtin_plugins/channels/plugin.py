@@ -104,6 +104,7 @@ class Plugin:
         routes.add("POST", PATH, self._post, access=access, max_body=MAX_BODY)
         routes.add("GET", PATH, self._get, access=access)
         host.channels.watch(self._changed.set)
+        host.secrets.watch(lambda _: self._changed.set())
         await self._look(host)
         self._serving = host.spawn(self._follow(host), name="channels")
 

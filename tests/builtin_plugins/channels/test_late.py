@@ -15,6 +15,7 @@ from tests.support.script import until
 from hookgate import Webhook
 from hookgate.builtin_plugins.wasm import service
 from hookgate.builtin_plugins.wasm.engine import sandbox as engine
+from hookgate.core import runtime
 from hookgate.core.domain.errors import HookgateError
 from hookgate.kit.testing.model import ScriptedModel, say
 
@@ -70,6 +71,26 @@ async def test_channel_that_comes_again_with_another_connection_is_served_by_tha
         await new.until(lambda: new.said)
         assert await post(served, 3) == 401
         assert (old.said, new.said) == ([("ada", "old")], [("ada", "new")])
+
+
+async def test_a_rotated_secret_is_asked_for_and_a_missing_one_serves_nobody(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "SECRETS_SECONDS", 0.01)
+    vault = {"vaulted_key": KEY}
+    bell = Bell(Webhook(verification="header", secret="vaulted_key", header="X-Key"))
+    async with serve(model=ScriptedModel(say("ding")), channels={}) as served:
+        host = served.gateway.host
+        host.secrets.add_source("put it into the vault", vault.get)
+        host.channels.apply("acme", [bell])
+        await posted(served, 1)
+        vault["vaulted_key"] = "the-rotated-key-of-the-bell"
+        await answers(served, 2, 401)
+        await posted(served, 3, key=vault["vaulted_key"])
+        vault.clear()
+        await answers(served, 4, 404, key="the-rotated-key-of-the-bell")
+        assert "no secret 'vaulted_key'" in host.degraded["channel bell"]
+        assert await post(served, 5, key="") == 404
 
 
 async def test_channel_that_goes_is_not_served_any_more(serve: Serve) -> None:
