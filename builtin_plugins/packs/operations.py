@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from hookgate import FLAG_NAMES, Invocation, OperationModel, Tool, Turn, operation
-from hookgate.builtin_plugins.packs.settings import PacksSettings
+from hookgate.builtin_plugins.packs.settings import PACKS, PacksSettings
 
 MAX_SEEN = 500
 """Tools that are remembered, one for each name and schema; the one seen longest ago goes first."""
@@ -51,6 +51,7 @@ class SeenTool:
     calls: int = 0
     principal: str = ""
     at: str = ""
+    packs: tuple[str, ...] = ()
 
 
 class SeenTools:
@@ -59,12 +60,12 @@ class SeenTools:
     def __init__(self) -> None:
         self.tools: dict[tuple[str, str], SeenTool] = {}
 
-    def note(self, turn: Turn, tool: Tool, digest: str, at: str) -> None:
+    def note(self, turn: Turn, tool: Tool, digest: str, at: str, packs: tuple[str, ...]) -> None:
         """Remember a call of a tool of a turn's client."""
         key = (tool.name, digest)
         seen = self.tools.pop(key, None) or SeenTool(digest, _outline(tool.schema))
         seen.calls += 1
-        seen.principal, seen.at = turn.principal.id, at
+        seen.principal, seen.at, seen.packs = turn.principal.id, at, packs
         self.tools[key] = seen
         while len(self.tools) > MAX_SEEN:
             del self.tools[next(iter(self.tools))]
@@ -121,7 +122,6 @@ class CompatOperations:
     def _suggestion(self, name: str, seen: SeenTool) -> str:
         """Return what to write: the pack that has such a tool, or what to say of it oneself."""
         from hookgate.builtin_plugins.packs.calls import PackReader
-        from hookgate.builtin_plugins.packs.tables import PACKS
 
         tool = Tool(name=name, description="", schema=seen.schema, owner="client")
         fitting = [one for one, _ in PackReader(packs=PACKS).entries(tool)]

@@ -24,7 +24,7 @@ from hookgate.builtin_plugins.packs.operations import (
     SeenTool,
     SeenTools,
 )
-from hookgate.builtin_plugins.packs.settings import PacksSettings, ToolSettings
+from hookgate.builtin_plugins.packs.settings import PACKS, PacksSettings, ToolSettings
 from hookgate.hookspecs import hookimpl
 from hookgate.wire import canonical
 
@@ -45,7 +45,7 @@ class Plugin:
 
     def __init__(self, settings: PacksSettings) -> None:
         self._settings = settings
-        self._reader: PackReader | None = None
+        self._readers: dict[tuple[str, ...], PackReader] = {}
         self._seen = SeenTools()
         self._clock: Clock | None = None
 
@@ -57,13 +57,14 @@ class Plugin:
         listed = any(tool.name == one.name for one in turn.client_tools)
         digest = schema_digest(tool.schema) if listed else ""
         at = "" if self._clock is None else self._clock.now().isoformat()
-        self._seen.note(turn, tool, digest, at)
+        packs = self._enabled(turn)
+        self._seen.note(turn, tool, digest, at, packs)
         said = self._by_operator(tool.name, digest)
-        if self._settings.enabled:
+        if packs:
             folder = turn.get(FOLDER)
             if folder is None:
                 folder = turn[FOLDER] = self._folder(turn)
-            known = self._packs().look(tool, arguments, folder)
+            known = self._reader(packs).look(tool, arguments, folder)
             said += [known] if known is not None else []
         return ClientCallFlags.joined(said)
 
@@ -75,7 +76,7 @@ class Plugin:
 
     def _known(self, name: str, seen: SeenTool) -> Literal["pack", "operator", "no"]:
         tool = Tool(name=name, description="", schema=seen.schema, owner="client")
-        if any(self._packs().entries(tool)):
+        if seen.packs and any(self._reader(seen.packs).entries(tool)):
             return "pack"
         return "operator" if self._by_operator(name, seen.digest) else "no"
 
@@ -86,18 +87,23 @@ class Plugin:
             if fnmatchcase(name, glob) and said.schema_digest in ("", digest)
         ]
 
-    def _packs(self) -> PackReader:
-        if self._reader is None:
+    def _enabled(self, turn: Turn) -> tuple[str, ...]:
+        """Return the packs that count in a turn: the settings', and that of its key's client."""
+        client = turn.root.principal.claims.get("client", "")
+        own = (client,) if self._settings.by_key and client in PACKS else ()
+        return tuple(dict.fromkeys((*self._settings.enabled, *own)))
+
+    def _reader(self, packs: tuple[str, ...]) -> PackReader:
+        if packs not in self._readers:
             # Whoever enables no pack pays nothing for their tables.
             from hookgate.builtin_plugins.packs.calls import PackReader
 
-            settings = self._settings
-            self._reader = PackReader(
-                packs=settings.enabled,
-                runs=settings.workspace_code == "allow",
-                reference=frozenset(settings.hosts),
+            self._readers[packs] = PackReader(
+                packs=packs,
+                runs=self._settings.workspace_code == "allow",
+                reference=frozenset(self._settings.hosts),
             )
-        return self._reader
+        return self._readers[packs]
 
     def _folder(self, turn: Turn) -> str:
         """Return the folder that the client works in, as it says itself, within the settings'."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from pydantic import Field, field_validator
 
 from hookgate import Section
 
 PackName: TypeAlias = Literal["claude-code", "codex", "gemini", "opencode"]
+PACKS: tuple[PackName, ...] = get_args(PackName)
+"""The names of the packs that come with hookgate, each of a file in `data`."""
 
 
 class ToolSettings(Section):
@@ -36,6 +38,9 @@ class PacksSettings(Section):
 
     enabled: tuple[PackName, ...] = ()
     """The packs whose clients may be taken at the names of their tools."""
+    by_key: bool = True
+    """Whether a key that was made for a client, by `hookgate keys new --for NAME`, enables the pack
+    of that client for whoever comes with it."""
     workspaces: tuple[str, ...] = ()
     """Folders that clients work in, below which a folder that a client names is taken for its
     workspace; with one of them, where a client names none. Left out, what the client names."""

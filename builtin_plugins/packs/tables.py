@@ -12,9 +12,6 @@ from typing import Any, Literal, TypeAlias
 from hookgate.builtin_plugins.packs.places import Names
 
 DATA = Path(__file__).parent / "data"
-PACKS = ("claude-code", "codex", "gemini", "opencode")
-"""The names of the packs that come with hookgate, each of a file in `data`."""
-
 Kind: TypeAlias = Literal["pure", "names", "read", "search", "write", "run", "send"]
 
 

@@ -8,7 +8,8 @@ from hookgate.builtin_plugins.packs.calls import PackReader
 from hookgate.builtin_plugins.packs.commands import CommandLines
 from hookgate.builtin_plugins.packs.findings import CallFindings
 from hookgate.builtin_plugins.packs.places import Workspace
-from hookgate.builtin_plugins.packs.tables import PACKS, programs
+from hookgate.builtin_plugins.packs.settings import PACKS
+from hookgate.builtin_plugins.packs.tables import programs
 from hookgate.core.domain.tools import ClientCallFlags, Tool
 
 ROOT = "/home/ada/shop"

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from tests.builtin_plugins.packs.looking import ROOT, called, client_tool
 
 from hookgate.builtin_plugins.packs.calls import PackReader
-from hookgate.builtin_plugins.packs.tables import PACKS, pack
+from hookgate.builtin_plugins.packs.settings import PACKS
+from hookgate.builtin_plugins.packs.tables import pack
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.tools import ClientCallFlags
 

@@ -160,7 +160,7 @@ def test_what_the_operator_says_holds_for_the_schema_that_was_looked_at() -> Non
 def test_nobody_who_enables_nothing_pays_for_it() -> None:
     plugin = Packs(PacksSettings())
     assert plugin.describe_client_call(make_turn(), client_tool("Bash"), {"command": "ls"}) is None
-    assert plugin._reader is None
+    assert plugin._readers == {}
 
 
 def test_a_workspace_that_is_a_whole_machine_is_refused() -> None:
@@ -209,3 +209,33 @@ def test_few_tools_are_remembered_and_little_of_each() -> None:
     assert len(kept) == MAX_SEEN
     assert ("t0", "") not in kept
     assert all(len(str(one.schema)) < 5_000 for one in kept.values())
+
+
+@pytest.mark.parametrize(
+    ("client", "by_key", "known"),
+    [
+        ("claude-code", True, True),
+        ("claude-code", False, False),
+        ("openai", True, False),
+        ("", True, False),
+        (["claude-code"], True, False),
+        (None, True, False),
+    ],
+)
+def test_a_key_that_was_made_for_a_client_enables_its_pack(
+    client: Any, by_key: bool, known: bool
+) -> None:
+    turn = make_turn(principal=Principal(id="key:ada", key="ada", claims={"client": client}))
+    packs = Packs(PacksSettings(by_key=by_key))
+    found = packs.describe_client_call(turn, client_tool("Bash"), {"command": "ls"})
+    assert (found is not None) is known
+    (seen,) = packs._seen.tools.values()
+    assert packs._known("Bash", seen) == ("pack" if known else "no")
+
+
+def test_a_request_enables_no_pack() -> None:
+    turn = make_turn()
+    turn.options = {"client": "claude-code"}
+    turn.system = "client: claude-code"
+    packs = Packs(PacksSettings())
+    assert packs.describe_client_call(turn, client_tool("Bash"), {"command": "ls"}) is None
