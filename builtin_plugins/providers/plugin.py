@@ -37,7 +37,7 @@ RETIRE_SECONDS = 5.0
 right before may begin to ask it."""
 
 
-class _Made(NamedTuple):
+class _KeyedProvider(NamedTuple):
     """A provider, and what it was made of."""
 
     settings: ProviderSettings
@@ -54,7 +54,7 @@ class Plugin:
 
     def __init__(self, settings: ProvidersSettings) -> None:
         self.settings = settings
-        self._remote: dict[str, _Made] = {}
+        self._remote: dict[str, _KeyedProvider] = {}
         self._replaced: list[RemoteProvider] = []
         self._listed = False
 
@@ -103,7 +103,7 @@ class Plugin:
         """Return the providers, with their keys found; one that is as it was is the same one."""
         secrets, egress = host[SECRETS], host.get(EGRESS)
         providers: list[Provider] = []
-        remote: dict[str, _Made] = {}
+        remote: dict[str, _KeyedProvider] = {}
         for name, (settings, needs_key) in providers_of(self.settings).items():
             there = self._remote.get(name)
             try:
@@ -133,7 +133,7 @@ class Plugin:
             provider = make_provider(name, settings, key, egress, secrets, complain)
             providers.append(provider)
             if isinstance(provider, RemoteProvider):
-                remote[name] = _Made(settings, key, provider)
+                remote[name] = _KeyedProvider(settings, key, provider)
         replaced = [
             made.provider for name, made in self._remote.items() if remote.get(name) is not made
         ]

@@ -18,7 +18,7 @@ _SELECTED = '{job=~"$job"}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alert:
+class AlertRule:
     """One rule.
 
     Attributes:
@@ -50,7 +50,7 @@ def _burning(short: str, long: str, times: float) -> str:
 
 
 ALERTS = (
-    Alert(
+    AlertRule(
         name="HookgateTurnsFailFast",
         expr=_burning("5m", "1h", 14.4),
         after="2m",
@@ -58,14 +58,14 @@ ALERTS = (
         todo="`hookgate outcomes` says which and why; see the runbook of an incident",
         severity="page",
     ),
-    Alert(
+    AlertRule(
         name="HookgateTurnsFail",
         expr=_burning("30m", "6h", 6),
         after="15m",
         summary="Turns fail faster than 1 % in a month allows",
         todo="`hookgate outcomes` says which and why",
     ),
-    Alert(
+    AlertRule(
         name="HookgateDown",
         expr='absent(<hookgate_turns_running>) or up{job=~"hookgate.*"} == 0',
         after="2m",
@@ -73,7 +73,7 @@ ALERTS = (
         todo="`systemctl status hookgate`, and the last lines of its log",
         severity="page",
     ),
-    Alert(
+    AlertRule(
         name="HookgateAuditNotSound",
         expr='max by (instance, part) (<hookgate_degraded>{part=~"audit.*"}) > 0',
         after="1m",
@@ -81,7 +81,7 @@ ALERTS = (
         todo="`hookgate audit verify` names the first bad row",
         severity="page",
     ),
-    Alert(
+    AlertRule(
         name="HookgateStoreNotWritten",
         expr='max by (instance, part) (<hookgate_degraded>{part=~"storage.*"}) > 0',
         after="1m",
@@ -89,14 +89,14 @@ ALERTS = (
         todo="`hookgate status`, and the runbooks of a lost database and a full disk",
         severity="page",
     ),
-    Alert(
+    AlertRule(
         name="HookgateBudgetLate",
         expr='max by (instance, part) (<hookgate_degraded>{part=~"metering.*"}) > 0',
         after="2m",
         summary="Budgets are not counted in time, so calls are refused or held",
         todo="`hookgate budgets show`, and `hookgate status` for the reason",
     ),
-    Alert(
+    AlertRule(
         name="HookgateDegraded",
         expr=(
             'max by (instance, part) (<hookgate_degraded>{part!~"(audit|storage|metering).*"}) > 0'
@@ -105,14 +105,14 @@ ALERTS = (
         summary="A part does not work as it should",
         todo="`hookgate status` says why",
     ),
-    Alert(
+    AlertRule(
         name="HookgateQuestionsWait",
         expr="max by (instance) (<hookgate_questions_waiting>) > 0",
         after="15m",
         summary="Somebody's question has waited for a quarter of an hour",
         todo="`hookgate approvals list`",
     ),
-    Alert(
+    AlertRule(
         name="HookgateModelFails",
         expr=(
             'sum by (model) (rate(<hookgate_model_calls>{ending=~"failed|cut"}[10m]))'
@@ -122,14 +122,14 @@ ALERTS = (
         summary="A fifth of the calls of a model fail",
         todo="`hookgate providers test`; turns go on to the agent's next model",
     ),
-    Alert(
+    AlertRule(
         name="HookgateHookFails",
         expr="sum by (plugin, hook) (rate(<hookgate_hook_failures>[15m])) > 0",
         after="15m",
         summary="A plugin's hook fails again and again",
         todo="`hookgate plugins doctor`, and the log",
     ),
-    Alert(
+    AlertRule(
         name="HookgateBudgetUsed",
         expr="max by (budget) (<hookgate_metering_budget_used_ratio>) > 0.9",
         after="5m",
@@ -155,7 +155,7 @@ def alerts(instruments: Iterable[Instrument]) -> dict[str, Any]:
     return {"groups": [{"name": "hookgate", "rules": [_rule(one, named) for one in ALERTS]}]}
 
 
-def _rule(alert: Alert, named: dict[str, str]) -> dict[str, Any]:
+def _rule(alert: AlertRule, named: dict[str, str]) -> dict[str, Any]:
     expr = alert.expr
     for name, series in named.items():
         expr = expr.replace(name, series)
