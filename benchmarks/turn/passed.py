@@ -1,0 +1,281 @@
+"""What it costs to guard a coding agent's request, beside passing it on.
+
+A request as Claude Code's: 76 KB, 24 tools, streamed, answered by 60 pieces of text. It goes to a
+bare aiohttp relay, which reads it and passes it on and the answer back, and to a gateway with all
+its plugins, policy, metering and audit among them. All servers are processes of their own; both are
+asked in turns within one run, and the CPU time of the serving process is read.
+
+    python -m benchmarks.turn.passed [--quick]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from benchmarks.report import Figure, report
+from benchmarks.turn._servers import Running, free_port, started
+from hookgate.core.gateway.access.tokens import new_token
+
+PIECES = 60
+TOOLS = 24
+SIZE = 76_000
+LARGE = 64 * 1024 * 1024
+
+
+def request(number: int) -> bytes:
+    """Return a request of `SIZE` bytes; no two are the same."""
+    tools = [
+        {
+            "name": f"Tool{at}",
+            "description": f"Does the work of the kind {at}. " * 40,
+            "input_schema": {
+                "type": "object",
+                "properties": {
+                    f"argument_{one}": {"type": "string", "description": "What is to be done. " * 4}
+                    for one in range(4)
+                },
+            },
+        }
+        for at in range(TOOLS)
+    ]
+    body = {
+        "model": "mock/big",
+        "max_tokens": 32_000,
+        "stream": True,
+        "system": [
+            {"type": "text", "text": "", "cache_control": {"type": "ephemeral"}},
+        ],
+        "thinking": {"type": "adaptive"},
+        "context_management": {"edits": []},
+        "messages": [{"role": "user", "content": f"Please look at file {number}."}],
+        "tools": tools,
+    }
+    room = SIZE - len(json.dumps(body))
+    body["system"][0]["text"] = "You help with software. " * (room // 24)
+    return json.dumps(body).encode()
+
+
+def event(kind: str, **data: Any) -> bytes:
+    """Return an event of the Messages API."""
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **data})}\n\n".encode()
+
+
+def answer() -> list[bytes]:
+    """Return the events of an answer."""
+    usage = {"input_tokens": 20_000, "output_tokens": 1}
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "big", "content": []}
+    ending = {"stop_reason": "end_turn", "stop_sequence": None}
+    return [
+        event("message_start", message={**message, "stop_reason": None, "usage": usage}),
+        event("content_block_start", index=0, content_block={"type": "text", "text": ""}),
+        *[
+            event(
+                "content_block_delta", index=0, delta={"type": "text_delta", "text": f" word{at}"}
+            )
+            for at in range(PIECES)
+        ],
+        event("content_block_stop", index=0),
+        event("message_delta", delta=ending, usage={"output_tokens": 2 * PIECES}),
+        event("message_stop"),
+    ]
+
+
+# -- the servers ---------------------------------------------------------------------
+
+
+async def serve(handler: Any, port: int) -> None:
+    """Serve one handler until the process ends."""
+    app = web.Application(client_max_size=LARGE)
+    app.router.add_post("/v1/messages", handler)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    await asyncio.Event().wait()
+
+
+async def upstream(port: int) -> None:
+    """Answer as the vendor does."""
+    events = answer()
+
+    async def handler(asked: web.Request) -> web.StreamResponse:
+        await asked.read()
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(asked)
+        for one in events:
+            await response.write(one)
+        return response
+
+    await serve(handler, port)
+
+
+async def relay(port: int, to: str) -> None:
+    """Pass on what comes, both ways."""
+    session = aiohttp.ClientSession()
+
+    async def handler(asked: web.Request) -> web.StreamResponse:
+        body = await asked.read()
+        headers = {"content-type": "application/json", "x-api-key": "upstream"}
+        async with session.post(f"{to}/v1/messages", data=body, headers=headers) as came:
+            response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+            await response.prepare(asked)
+            async for piece in came.content.iter_any():
+                await response.write(piece)
+            return response
+
+    await serve(handler, port)
+
+
+async def gateway(port: int, to: str, home: str, token: str) -> None:
+    """A gateway with all builtin plugins, as `hookgate serve` runs it."""
+    import gc
+
+    gc.disable()
+    from hookgate import Gateway, Settings
+    from hookgate.cli.state import settle_memory
+    from hookgate.core.gateway.serve import listen
+
+    path = Path(home) / "token"
+    path.touch(mode=0o600)
+    path.write_text(token)
+    mock = {"kind": "anthropic", "base_url": to, "api_key": "upstream"}
+    settings = Settings.model_validate(
+        {
+            "home": home,
+            "gateway": {"port": port, "tokens": {"bench": {"file": path}}},
+            "plugins": {"entry_points": False},
+            "log": {"level": "error"},
+            "plugin": {"providers": {"mock": mock}, "packs": {"enabled": ["claude-code"]}},
+        }
+    )
+    async with Gateway(settings) as gate, listen(gate):
+        settle_memory()
+        await asyncio.Event().wait()
+
+
+SERVERS: dict[str, Any] = {"upstream": upstream, "relay": relay, "gateway": gateway}
+
+
+@contextmanager
+def running(name: str, **settings: Any) -> Iterator[Running]:
+    """Run a server in a process of its own."""
+    port = free_port()
+    given = json.dumps({"port": port, **settings})
+    command = [sys.executable, "-m", "benchmarks.turn.passed", "--serve", name, given]
+    headers = {"authorization": f"Bearer {settings.get('token', 'none')}"}
+    with started(command, port) as process:
+        yield Running(process, f"http://127.0.0.1:{port}", headers)
+
+
+# -- the measurement -------------------------------------------------------------------
+
+
+async def asked(session: aiohttp.ClientSession, server: Running, body: bytes) -> float:
+    """Ask once; return the milliseconds until the first piece of text was there."""
+    began = time.perf_counter()
+    headers = {**server.headers, "content-type": "application/json"}
+    first = 0.0
+    async with session.post(f"{server.url}/v1/messages", data=body, headers=headers) as answered:
+        text = b""
+        async for piece in answered.content.iter_any():
+            text += piece
+            if not first and b"text_delta" in text:
+                first = time.perf_counter() - began
+    if answered.status != 200 or text.count(b"text_delta") != PIECES or b"message_stop" not in text:
+        raise SystemExit(f"found {answered.status} {text[:300]!r}, expected a whole answer")
+    return first * 1000
+
+
+async def measure(servers: dict[str, Running], rounds: int, each: int) -> dict[str, list[Any]]:
+    """Ask all in turns; return the CPU milliseconds a request and the first pieces of each."""
+    cpu: dict[str, list[float]] = {name: [] for name in servers}
+    first: dict[str, list[float]] = {name: [] for name in servers}
+    number = 0
+    async with aiohttp.ClientSession() as session:
+        for at in range(rounds + 1):
+            for name, server in servers.items():
+                bodies = [request(number := number + 1) for _ in range(each)]
+                before = server.cpu()
+                times = [await asked(session, server, body) for body in bodies]
+                if at:  # The first round warms.
+                    cpu[name].append((server.cpu() - before) * 1000 / each)
+                    first[name].extend(times)
+    return {name: [cpu[name], first[name]] for name in servers}
+
+
+async def streams(server: Running, count: int) -> float:
+    """Return how long `count` streams of one session take side by side, beside one, per stream."""
+    session_headers = {"x-claude-code-session-id": "one"}
+    server.headers.update(session_headers)
+    async with aiohttp.ClientSession() as session:
+        bodies = [request(100_000 + at) for at in range(count)]
+        began = time.perf_counter()
+        await asyncio.gather(*[asked(session, server, body) for body in bodies])
+        return (time.perf_counter() - began) * 1000 / count
+
+
+def main() -> None:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a short form")
+    parser.add_argument("--serve", nargs=2, metavar=("NAME", "SETTINGS"), help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.serve:
+        name, settings = chosen.serve
+        from hookgate.core.gateway.serve import loop_factory
+
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(SERVERS[name](**json.loads(settings)))
+        return
+    rounds, each = (3, 10) if chosen.quick else (15, 40)
+    with tempfile.TemporaryDirectory() as home, ExitStack() as stack:
+        model = stack.enter_context(running("upstream"))
+        servers = {
+            "relay": stack.enter_context(running("relay", to=model.url)),
+            "gateway": stack.enter_context(
+                running("gateway", to=model.url, home=home, token=new_token()[0])
+            ),
+        }
+        found = asyncio.run(measure(servers, rounds, each))
+        together = asyncio.run(streams(servers["gateway"], 50))
+    bare, guarded = (statistics.median(found[name][0]) for name in ("relay", "gateway"))
+    early, late = (statistics.median(found[name][1]) for name in ("relay", "gateway"))
+    against = "the bare relay"
+    report(
+        "a coding agent's request, guarded",
+        [
+            Figure(name="CPU of the relay", value=bare, unit="ms"),
+            Figure(name="CPU of the gateway", value=guarded, unit="ms"),
+            Figure(
+                name="CPU beyond 1.5 times the relay",
+                value=guarded - 1.5 * bare,
+                unit="ms",
+                against=against,
+                goal=1.0,
+            ),
+            Figure(
+                name="first piece of text, later by",
+                value=late - early,
+                unit="ms",
+                against=against,
+                goal=2.0,
+            ),
+            Figure(name="50 streams of one session, each", value=together, unit="ms"),
+        ],
+    )
+
+
+if __name__ == "__main__":
+    main()
