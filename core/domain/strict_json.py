@@ -46,6 +46,23 @@ def _too_deep(data: bytes) -> bool:
     return False
 
 
+def _nests_too_deep(value: Any) -> bool:
+    # Level by level: a large body has few objects and lists, and much text between them.
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            return True
+        inner: list[Any] = []
+        for item in level:
+            if type(item) is dict:
+                inner += [one for one in item.values() if type(one) is dict or type(one) is list]
+            elif type(item) is list:
+                inner += [one for one in item if type(one) is dict or type(one) is list]
+        level = inner
+    return False
+
+
 def _refuse_constant(name: str) -> NoReturn:
     raise StrictJSONError(f"found the number {name}: expected a finite number")
 
@@ -92,7 +109,7 @@ def _same_as_strict(value: Any, raw: bytes) -> bool:
     key that stands twice it keeps the last value, integers reach to 2**64, and larger ones
     become floats. It refuses halves of surrogate pairs, and its floats are Python's.
     """
-    if len(raw) > MAX_DEPTH and raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
+    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and _nests_too_deep(value):
         return False
     try:
         written = orjson.dumps(value, option=orjson.OPT_STRICT_INTEGER)

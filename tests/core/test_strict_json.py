@@ -216,5 +216,15 @@ def test_the_limit_on_depth_holds_for_arrays_and_objects(depth: int, arrays: boo
             loads(text)
 
 
+@given(st.integers(min_value=1, max_value=70), st.booleans())
+def test_a_large_body_is_read_as_the_strict_reader_does(depth: int, twice: bool) -> None:
+    # More brackets than may be nested, as a request with many tools has.
+    many = ",".join('{"name": ["a"]}' for _ in range(200))
+    held = '{"k": 1, "k": 2}' if twice else "{}"
+    nested = "[" * depth + held + "]" * depth
+    text = f'{{"tools": [{many}], "deep": {nested}}}'
+    assert either(loads, text.encode()) == either(strict_json._strict, text.encode())
+
+
 def test_canonical_sorts_keys_and_leaves_out_spaces() -> None:
     assert canonical({"b": [1, 2.5], "a": {"é": None}}) == '{"a":{"é":null},"b":[1,2.5]}'.encode()
