@@ -107,15 +107,18 @@ test-browser: $(BROWSER)  ## the pages in a real browser
 	@$(PYTEST) -rs -m "browser$(if $(filter 1,$(HOOKGATE_TEST_SHORT)), and not slow)" \
 	  tests/browser $(PYTEST_ARGS)
 
-# Vendors' SDKs and coding agents, at the versions that tests/clients/pins.toml names (1.5 GB).
-CLIENTS := .venv/clients/stamp
+# Vendors' SDKs and coding agents, at the versions that tests/clients/pins.toml names (1.5 GB). The
+# short form installs both makers' SDKs for Python, and tries some stories of theirs.
+CLIENTS := .venv/clients/stamp$(if $(filter 1,$(HOOKGATE_TEST_SHORT)),-short)
 $(CLIENTS): $(DEV) tests/clients/pins.toml
 	@echo "Installing the clients that are tried (a minute, once)"
-	@$(PY) -m tests.clients.install
+	@$(PY) -m tests.clients.install $(if $(findstring -short,$@),--short)
 	@touch $@
 
 test-clients: $(CLIENTS)  ## other people's clients, unmodified, against the gateway
-	@$(PYTEST) -rs -m clients tests/clients $(PYTEST_ARGS)
+	@$(PYTEST) -rs -m clients tests/clients \
+	  $(if $(filter 1,$(HOOKGATE_TEST_SHORT)),-k "python and (streamed or tools or denied)") \
+	  $(PYTEST_ARGS)
 
 clients-page: $(CLIENTS)  ## the same, and docs/clients.md, which says what each can do
 	@HOOKGATE_CLIENTS_PAGE=docs/clients.md $(PYTEST) -rs -m clients tests/clients $(PYTEST_ARGS)

@@ -126,6 +126,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.clients)
             if not PYTHON.exists():
                 item.add_marker(pytest.mark.skip(reason="`make test-clients` installs the clients"))
+            elif "[python_" not in item.nodeid and not NODE.exists():
+                item.add_marker(pytest.mark.skip(reason="no npm: clients that run on node"))
 
 
 PAGE = os.environ.get("HOOKGATE_CLIENTS_PAGE")

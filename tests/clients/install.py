@@ -1,4 +1,4 @@
-"""Install the pinned clients: ``python -m tests.clients.install``; done in a minute, once.
+"""Install the pinned clients: ``python -m tests.clients.install [--short]``; a minute, once.
 
 Python's stand in an environment of their own, ``.venv/clients/venv``, and npm's beside it: none of
 them is anything that hookgate or its other tests see.
@@ -20,6 +20,9 @@ NODE = FOLDER / "node_modules"
 BUILT = ("@anthropic-ai/claude-code", "node")
 """Packages of npm that fetch nothing when they are set up, and do not run without that."""
 
+SHORT = ("openai", "anthropic")
+"""What the short form of the tests needs."""
+
 
 def pins() -> dict[str, dict[str, str]]:
     """Return the versions by name, of each registry."""
@@ -32,9 +35,13 @@ def main() -> None:
     pinned = pins()
     if not PYTHON.exists():
         subprocess.run([sys.executable, "-m", "venv", str(FOLDER / "venv")], check=True)
-    wanted = [f"{name}=={version}" for name, version in pinned["pypi"].items()]
+    short = "--short" in sys.argv[1:]
+    names = SHORT if short else pinned["pypi"]
+    wanted = [f"{name}=={pinned['pypi'][name]}" for name in names]
     pip = [str(PYTHON), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
     subprocess.run([*pip, *wanted], check=True)
+    if short:
+        return
     if shutil.which("npm") is None:
         print("NO npm: clients that run on node are NOT tested", file=sys.stderr)
         return
