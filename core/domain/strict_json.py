@@ -22,7 +22,9 @@ MAX_INTEGER = 2**53 - 1
 # A string that never ends is one match too, and nothing is ever tried twice: otherwise a
 # megabyte of `"\\"` would cost its length squared.
 _BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
-_LONG_NUMBER = re.compile(rb"[0-9][0-9]{15}")  # not `{16}`: that is searched at half the speed
+# Past -2**63, which has 19 digits, an integer becomes a float; before that, one beyond 53 bits is
+# found by the writer. Not `{19}`: that is searched at half the speed.
+_LONG_NUMBER = re.compile(rb"[0-9][0-9]{18}")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

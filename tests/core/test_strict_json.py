@@ -178,10 +178,17 @@ def objects(draw: st.DrawFn) -> str:
 @example('{"a":1,"a":"\\u003a"}')
 @example('{"a" :1,"a":2}')
 @example("[18446744073709551616, 1e3]")
+@example("[-9223372036854775809]")
 @example('{"a":[' + "[]," * 70 + "[]]}")
 def test_the_quick_way_never_differs_from_the_strict_one(text: str) -> None:
     raw = text.encode()
     assert either(loads, raw) == either(strict_json._strict, raw)
+
+
+def test_the_largest_integer_takes_the_quick_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    # It stands as `maximum` in the schemas of many clients' tools.
+    monkeypatch.setattr(strict_json, "_strict", pytest.fail)
+    assert loads('{"maximum": 9007199254740991}') == {"maximum": MAX_INTEGER}
 
 
 @given(st.binary(max_size=40))
