@@ -244,6 +244,10 @@ def _note(call: _ReadCall) -> None:
     call.findings.read("keeps the client's own notes")
 
 
+def _ask(call: _ReadCall) -> None:
+    call.findings.ask("nothing reads what it does")
+
+
 def _later(call: _ReadCall) -> None:
     call.findings.act_later("what it keeps instructs every later session")
 
@@ -260,4 +264,5 @@ _PARSERS: Mapping[str, Callable[[_ReadCall], None]] = {
     "silent": _silent,
     "note": _note,
     "later": _later,
+    "ask": _ask,
 }

@@ -13,6 +13,7 @@ from hookgate import (
     Clock,
     Flags,
     Host,
+    Message,
     Operation,
     Tool,
     Turn,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 FOLDER: TurnKey[str] = TurnKey("packs.folder")
 """The folder that the client of a turn works in; "" where nobody has said it."""
 
-EARLY = 4
+EARLY = 8
 """Messages at the beginning of a conversation in which a client tells of its surroundings."""
 
 
@@ -109,8 +110,8 @@ class Plugin:
         """Return the folder that the client works in, as it says itself, within the settings'."""
         from hookgate.builtin_plugins.packs.places import folder_of, is_workspace
 
-        early = [one.text for one in turn.history[:EARLY] if one.role == "user"]
-        told = [one for one in early if one.lstrip().startswith("<environment_context>")]
+        early = (*turn.history, *turn.messages)[:EARLY]
+        told = [one.text for one in early if _of_client(one)]
         found = folder_of("\n".join([turn.system, *told]))
         allowed = self._settings.workspaces
         if not allowed:
@@ -119,6 +120,18 @@ class Plugin:
             return found
         only = allowed[0] if len(allowed) == 1 else ""
         return only if not found and is_workspace(only) else ""
+
+
+def _of_client(message: Message) -> bool:
+    """Whether a message is the client's own, and nobody's whom it speaks for.
+
+    Claude Code tells of its folder in a message of the system's within the conversation, and Codex
+    in one of the user's that holds nothing else.
+    """
+    raw = None if message.raw is None else message.raw.data
+    if isinstance(raw, Mapping) and raw.get("role") in ("system", "developer"):
+        return True
+    return message.role == "user" and message.text.lstrip().startswith("<environment_context>")
 
 
 def schema_digest(schema: Mapping[str, Any]) -> str:

@@ -118,14 +118,15 @@ AGENTS = pytest.mark.parametrize(("agent", "call"), [(claude, bash), (codex, she
 
 @AGENTS
 async def test_a_task_is_done_as_without_a_gateway(agent: Any, call: Any, tmp_path: Path) -> None:
-    calls = [call(one) for one in HARMLESS]
+    # The folder that the client has named, as agents name files: nobody is asked about it.
+    calls = [call(one) for one in (*HARMLESS, f"cat {tmp_path}/project/a.txt")]
     home, script = tmp_path / "gate", by_tools(*calls, [Say(DONE)])
     async with between(home, script, plugin=guarded(home)) as there:
         assert await agent(there, tmp_path) == DONE
         assert (tmp_path / "project" / "b.txt").read_text() == "hi\n"
         came = [one for one in there.sent if one.method == "POST"]
         went = [one for one in there.upstream.sent if one.method == "POST"]
-        assert len(came) == len(went) >= len(HARMLESS) + 1
+        assert len(came) == len(went) >= len(HARMLESS) + 2
         for one, other in zip(came, went, strict=True):
             assert unchanged(one.json, other.json) == {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from hookgate.builtin_plugins.policy.plugin import Plugin as Policy
 from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.messages import Message, Provenance, ToolUse
-from hookgate.core.domain.parts import Text
+from hookgate.core.domain.parts import Raw, Text, came_as
 from hookgate.core.domain.turn import Origin, Principal, TurnRequest
 from hookgate.core.gateway.operations import Invocation
 
@@ -99,12 +100,26 @@ def test_codex_tells_its_folder_in_its_first_message_and_nobody_else_does_later(
     settings = PacksSettings(enabled=("claude-code",))
     first = (Message(role="user", parts=(Text(told),)),)
     assert not privileged(settings, system="", history=first)
-    later = (*[Message(role="user", parts=(Text("x"),))] * 5, *first)
+    later = (*[Message(role="user", parts=(Text("x"),))] * 8, *first)
     assert privileged(settings, system="", history=later)
     within = (Message(role="user", parts=(Text(f"a page said: {told}"),)),)
     assert privileged(settings, system="", history=within)
     assistant = (Message(role="assistant", parts=(Text(told),)),)
     assert privileged(settings, system="", history=assistant)
+
+
+@pytest.mark.parametrize("role", ["system", "developer", "user", "assistant", ["system"], None])
+def test_a_message_of_the_systems_within_the_conversation_tells_the_folder_and_no_other(
+    role: Any,
+) -> None:
+    told = "# Environment\n - Primary working directory: /home/ada/shop\n"
+    message = Message(role="user", parts=(Text(told),))
+    came = came_as(message, Raw(wire="anthropic-messages", data={"role": role, "content": told}))
+    first = Message(role="user", parts=(Text("hi"),))
+    settings = PacksSettings(enabled=("claude-code",))
+    trusted = role in ("system", "developer")
+    assert privileged(settings, system="", history=(first, came)) is not trusted
+    assert privileged(settings, system="", history=(replace(message),))
 
 
 @pytest.mark.parametrize(
