@@ -198,6 +198,9 @@ class AnthropicFrames(AnthropicReader):
                 return said or (_frame(event),)
             case "message_start":
                 message = object_of(self._provider, event, "message")
+                if message.get("content"):
+                    # It is not said here, so nobody has looked at it.
+                    event = {**event, "message": {**message, "content": []}}
                 return (_frame(event), *self._count(message.get("usage"), final=False))
             case "message_delta":
                 self._tail.append(event)

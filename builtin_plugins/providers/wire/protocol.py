@@ -291,7 +291,7 @@ def carried(provider: str, request: ModelRequest, protocol: str) -> Iterable[Mes
             if isinstance(part, Opaque) and part.provider != provider:
                 kind = part.data.get("type", "unknown")
                 cannot_carry(provider, protocol, f"the part `{kind}` of message {place}")
-    return results_together(request.messages)
+    return neighbours_joined(request.messages)
 
 
 # -- Making every tool call of a conversation have its result --------------------
@@ -332,18 +332,20 @@ def paired(messages: Iterable[Message]) -> Iterator[Message]:
         yield Message(role="tool", parts=tuple(_missing(use) for use in waiting))
 
 
-def results_together(messages: Iterable[Message]) -> Iterator[Message]:
-    """Yield `messages` with results that stand each in a message of its own in one."""
+def neighbours_joined(messages: Iterable[Message]) -> Iterator[Message]:
+    """Yield `messages` with those in one that stand side by side and are of one side.
+
+    Chat has each result in a message of its own, and Responses each call as well.
+    """
     held: Message | None = None
     for message in messages:
-        if message.role == "tool" and held is not None:
-            held = replace(held, parts=(*held.parts, *message.parts))
+        if held is not None and message.role == held.role != "user":
+            parts = (*held.parts, *message.parts)
+            held = replace(held, parts=parts, taint=held.taint | message.taint)
             continue
         if held is not None:
             yield held
-        held = message if message.role == "tool" else None
-        if held is None:
-            yield message
+        held = message
     if held is not None:
         yield held
 

@@ -386,6 +386,24 @@ def test_results_that_came_one_by_one_are_together_on_another_wire() -> None:
     assert told == [("a", "one"), ("b", "two")]
 
 
+@pytest.mark.parametrize("wire", WIRES)
+def test_calls_that_came_one_by_one_are_together_with_their_results(wire: str) -> None:
+    raw = Raw(wire="openai-responses", data={"model": "m", "input": []})
+    rows: list[Message] = [Message(role="user", parts=(Text("hi"),))]
+    for name in ("a", "b"):
+        use = ToolUse(id=name, name="Bash", input={})
+        rows.append(Message(role="assistant", parts=(use,)))
+    for name in ("a", "b"):
+        result = ToolResultPart(tool_use_id=name, content=f"came of {name}")
+        rows.append(Message(role="tool", parts=(result,)))
+    request = replace(PLAIN, messages=tuple(rows), raw=raw)
+
+    sent = orjson.dumps(WIRES[wire].body(replace(request, baseline=request))).decode()
+
+    assert sent.count("came of a") == sent.count("came of b") == 1
+    assert "no result" not in sent
+
+
 # -- answers -------------------------------------------------------------------------------
 
 
@@ -541,6 +559,29 @@ def test_a_chunk_that_says_several_things_is_divided() -> None:
 def test_what_nobody_here_would_judge_is_not_passed_on(wrong: Any, why: str) -> None:
     with pytest.raises(ProviderError, match=why):
         told(CHAT, [wrong])
+
+
+def test_no_frame_says_anything_of_the_answer_that_no_filter_has_seen() -> None:
+    text = {"type": "text", "text": "secret"}
+    start = {"type": "message_start", "message": {"id": "m", "content": [text]}}
+    begun = {"type": "content_block_start", "index": 0, "content_block": text}
+    thought = {"type": "thinking", "thinking": "secret", "signature": ""}
+    thinking = {"type": "content_block_start", "index": 1, "content_block": thought}
+    stops = [{"type": "content_block_stop", "index": index} for index in (0, 1)]
+    chat = chunk({"content": "secret"}, "stop", usage={"prompt_tokens": 1, "completion_tokens": 1})
+    chat["choices"][0]["logprobs"] = {"content": [{"token": "secret"}]}
+
+    events = [*told(MESSAGES, [start, begun, thinking, *stops]), *told(CHAT, [chat])]
+
+    for event in events:
+        if event.raw is not None and isinstance(event, Frame | StopEvent | OpaqueDelta):
+            assert "secret" not in repr(event.raw.data)
+    assert {
+        type(event).__name__ for event in events if "secret" in repr(event.raw and event.raw.data)
+    } == {
+        "TextDelta",
+        "ReasoningDelta",
+    }
 
 
 def test_a_call_without_an_id_is_told_by_another_and_carries_nothing() -> None:
