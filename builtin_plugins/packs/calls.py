@@ -14,9 +14,6 @@ from hookgate.builtin_plugins.packs.places import PathPlace, Workspace
 from hookgate.builtin_plugins.packs.shell import Word
 from hookgate.builtin_plugins.packs.tables import ToolEntry, pack, programs
 
-MAX_FILES = 200
-"""Files of one patch."""
-
 _TYPES: Mapping[str, type | tuple[type, ...]] = {
     "string": str,
     "number": (int, float),
@@ -25,7 +22,6 @@ _TYPES: Mapping[str, type | tuple[type, ...]] = {
     "object": dict,
 }
 _SCHEMA_TYPES = {"number": ("number", "integer")}
-_PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: (.+)|\*\*\* Move to: (.+)")
 _ADDRESS = re.compile(r"https://[A-Za-z0-9./_~%#-]{1,300}")
 _SHELLS = re.compile(r"(/usr)?(/local)?(/bin/)?(ba|z|da)?sh")
 
@@ -194,30 +190,14 @@ def _list(call: _ReadCall) -> None:
 
 
 def _write(call: _ReadCall) -> None:
-    _edited(call, list(_paths(call)))
-
-
-def _edited(call: _ReadCall, paths: Sequence[Word]) -> None:
-    if not paths or len(paths) > MAX_FILES:
+    paths = list(_paths(call))
+    if not paths:
         call.findings.ask("which files it writes cannot be told")
-    plain = [Word(text=one.text, home=one.home) for one in paths]
-    call.lines.write_to(plain, _HERE, "edits of files")
+    call.lines.write_to(paths, _HERE, "edits of files")
 
 
 def _patch(call: _ReadCall) -> None:
-    """Look at a patch: every line that names a file, and none that could be one unseen."""
-    text = call.part("patch")
-    lines = text.splitlines()
-    if not lines or lines[0].strip() != "*** Begin Patch" or lines[-1].strip() != "*** End Patch":
-        call.findings.ask("it is no patch that the pack can read")
-        return
-    paths = []
-    for line in lines[1:-1]:
-        if found := _PATCHED.fullmatch(line.strip()):
-            paths.append((found.group(1) or found.group(2)).strip())
-        elif line.lstrip().startswith("***") and line.strip() not in ("*** End of File",):
-            call.findings.ask("it is no patch that the pack can read")
-    _edited(call, [Word(text=one, home=one.startswith("~")) for one in paths])
+    call.lines.patch(call.part("patch"), _HERE)
 
 
 def _fetch(call: _ReadCall) -> None:

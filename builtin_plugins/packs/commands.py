@@ -104,6 +104,7 @@ class CommandLines:
             "awk": lambda words, folders: scripts.awk(self, words, folders),
             "gawk": lambda words, folders: scripts.awk(self, words, folders),
             "mawk": lambda words, folders: scripts.awk(self, words, folders),
+            "apply_patch": self._apply_patch,
             "rm": self._rm,
             "uniq": self._uniq,
             "xxd": self._uniq,
@@ -190,7 +191,11 @@ class CommandLines:
         if command.words[0].text == "xargs":
             self._xargs(command.words[1:], folders, feeding)
             return
-        self.program(command.words, folders)
+        documents = [one for one in command.redirects if one.operator in ("<<", "<<-")]
+        words = command.words
+        if [one.text for one in words] == ["apply_patch"] and len(documents) == 1:
+            words = (*words, Word(text="\n".join(documents[0].lines)))
+        self.program(words, folders)
 
     def words(self, words: Iterable[Word], folders: Folders) -> None:
         """Look at what words take from variables and from other commands."""
@@ -648,6 +653,20 @@ class CommandLines:
             elif re.match(r"-[a-zA-Z]*[rRdi]", word.text):
                 self.findings.ask("rm deletes whole folders")
         self.write_to(_operands(words), folders, "rm")
+
+    def _apply_patch(self, words: Sequence[Word], folders: Folders) -> None:
+        if len(words) != 1 or not words[0].known or words[0].variables:
+            self.findings.ask("it is no patch that the pack can read")
+            return
+        self.patch(words[0].text, folders)
+
+    def patch(self, text: str, folders: Folders) -> None:
+        """Look at a patch in Codex's form: the files that it names are those that it changes."""
+        files = scripts.patched(text)
+        if not files:
+            self.findings.ask("it is no patch that the pack can read")
+        words = [Word(text=one, home=one.startswith("~")) for one in files]
+        self.write_to(words, folders, "edits of files")
 
     def _uniq(self, words: Sequence[Word], folders: Folders) -> None:
         operands = list(_operands(words))

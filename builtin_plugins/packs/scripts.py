@@ -12,6 +12,10 @@ from hookgate.builtin_plugins.packs.shell import UNKNOWN, Command, CommandGroup,
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.packs.commands import CommandLines, Folders
 
+MAX_FILES = 200
+"""Files of one patch."""
+
+_PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: (.+)|\*\*\* Move to: (.+)")
 _FIND = re.compile(
     r"-(name|iname|path|ipath|wholename|regex|type|maxdepth|mindepth|newer|mtime|mmin|atime|ctime|size|"
     r"empty|not|o|or|a|and|print|print0|prune|depth|ls|perm|user|group|readable|executable|writable|"
@@ -164,3 +168,20 @@ def awk(lines: CommandLines, words: Sequence[Word], folders: Folders) -> None:
         return
     lines.read_from(rest[1:], folders)
     lines.findings.read("reads with awk")
+
+
+def patched(text: str) -> list[str]:
+    """Return the files that a patch changes; none where it cannot be read, or has too many.
+
+    Whatever begins as the name of a file does has to be one, wherever it stands.
+    """
+    lines = text.strip("\n").split("\n")
+    if lines[0].strip() != "*** Begin Patch" or lines[-1].strip() != "*** End Patch":
+        return []
+    files = []
+    for line in lines[1:-1]:
+        if found := _PATCHED.fullmatch(line.strip()):
+            files.append((found.group(1) or found.group(2)).strip())
+        elif line.lstrip().startswith("***") and line.strip() != "*** End of File":
+            return []
+    return files if len(files) <= MAX_FILES else []

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 UNKNOWN = "\0"
@@ -76,11 +76,13 @@ class Redirect:
 
     Attributes:
         operator: As it is written, such as ``>>``.
-        target: The file, descriptor or text.
+        target: The file, descriptor or text; of a here-document what it ends with.
+        lines: The lines of a here-document.
     """
 
     operator: str
     target: Word
+    lines: list[str] = field(default_factory=list)
 
     @property
     def writes(self) -> bool:
@@ -183,7 +185,7 @@ class _LineReader:
         self._words = 0
         self._depth = 0
         self._values: dict[str, Word] = {}
-        self._documents: list[tuple[str, bool, bool]] = []
+        self._documents: list[tuple[str, bool, bool, list[str]]] = []
 
     def whole(self) -> CommandList:
         script = self._script("")
@@ -388,7 +390,10 @@ class _LineReader:
             if not word.known or word.variables or re.sub(r"['\"\\]", "", raw) != word.text:
                 raise UnreadableError("the end of a here-document")
             # One quote anywhere in the mark keeps the text from being expanded.
-            self._documents.append((word.text, quoted or raw != word.text, sign == "<<-"))
+            lines: list[str] = []
+            is_quoted = quoted or raw != word.text
+            self._documents.append((word.text, is_quoted, sign == "<<-", lines))
+            return Redirect(operator=sign, target=word, lines=lines)
         return Redirect(operator=sign, target=words[0])
 
     # -- words ---------------------------------------------------------------
@@ -431,8 +436,7 @@ class _LineReader:
 
     def _read_documents(self) -> None:
         """Pass the here-documents of the line that has just ended."""
-        for mark, quoted, tabs in self._documents:
-            lines = []
+        for mark, quoted, tabs, lines in self._documents:
             while True:
                 if self._at >= len(self._text):
                     raise UnreadableError("a here-document has no end")
@@ -440,7 +444,8 @@ class _LineReader:
                 end = len(self._text) if end < 0 else end
                 line = self._text[self._at : end]
                 self._at = end + 1
-                if (line.lstrip("\t") if tabs else line) == mark:
+                line = line.lstrip("\t") if tabs else line
+                if line == mark:
                     self._at = min(self._at, len(self._text))
                     # The line end behind the mark ends the command as well.
                     break

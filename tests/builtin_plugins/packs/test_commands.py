@@ -486,3 +486,26 @@ def test_what_it_does_is_said_for_whoever_is_asked() -> None:
     assert "keys or secrets (~/.ssh/id_rsa)" in looked_at("cat ~/.ssh/id_rsa").flags().why
     assert "git push to origin" in looked_at("git push origin x").flags().why
     assert looked_at("ls").flags().why == "lists with ls"
+
+
+PATCH = "*** Begin Patch\n*** Update File: {}\n@@\n-$(a) `b`\n+c\n*** End Patch"
+
+
+@pytest.mark.parametrize(
+    ("line", "harmless"),
+    [
+        (f"apply_patch <<'EOF'\n{PATCH.format('src/a.py')}\nEOF", True),
+        (f"cd src && apply_patch <<'EOF'\n{PATCH.format('../a.py')}\nEOF\n", True),
+        (f"apply_patch '{PATCH.format('a')}'", True),
+        (f"apply_patch <<'EOF'\n{PATCH.format('/etc/x')}\nEOF", False),
+        (f"apply_patch <<'EOF'\n{PATCH.format('.git/hooks/x')}\nEOF", False),
+        (f"apply_patch <<'EOF'\n{PATCH.format('a')}\n*** Update File: /etc/x\nEOF", False),
+        (f"apply_patch <<EOF\n{PATCH.format('a')}\nEOF", False),
+        ("apply_patch < x", False),
+        ("cat x | apply_patch", False),
+        ('apply_patch "$(cat x)"', False),
+        ("apply_patch <<'EOF'\n--- a\n+++ b\nEOF", False),
+    ],
+)
+def test_a_patch_on_the_command_line_is_read_as_one(line: str, harmless: bool) -> None:
+    assert looked_at(line).harmless is harmless
