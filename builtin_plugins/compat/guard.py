@@ -467,6 +467,14 @@ class GuardedAnswer:
                     yield frame
             turn = await self._handle.wait()
             refused = turn.error is not None and turn.error.code == DENIED
+            if turn.ending == "cancelled" and not self._host.ready:
+                # Another gateway takes it, or this one once it is there again.
+                raise wire_error(
+                    "stopping",
+                    "the gateway stops, and the answer was not whole",
+                    action="send it again in a moment",
+                    retry_after=1,
+                )
             if turn.error is not None and not refused:
                 raise turn.error
             for frame in writer.end(turn, str(turn.error) if refused else ""):

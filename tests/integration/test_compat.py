@@ -405,3 +405,16 @@ async def test_a_client_that_goes_away_ends_its_turn(path: str, tmp_path: Path) 
         await until(lambda: bool(script.requests))
         task.cancel()
         await until(lambda: not one.gate.host.running())
+
+
+@BOTH
+async def test_what_a_stopping_gateway_cuts_off_is_sent_again(path: str, tmp_path: Path) -> None:
+    held = asyncio.Event()
+    async with served(tmp_path, [held.wait]) as (one, script):
+        task = asyncio.ensure_future(one.http.post(one.url + path, json=asked(path)))
+        await until(lambda: bool(script.requests))
+        await one.gate.turns.drain(0.0)
+        async with await task as answer:
+            assert answer.status == (503 if path == CHAT else 529)
+            assert answer.headers["retry-after-ms"] == "1000"
+            assert "x-should-retry" not in answer.headers
