@@ -46,16 +46,33 @@ def fed_by(feeding: Command | CommandGroup | None) -> Word:
     if not isinstance(feeding, Command) or not feeding.words:
         return unknown
     texts = [word.text for word in feeding.words]
-    if texts[0] == "find" and "-o" not in texts and not {"-printf", "-or"} & {*texts}:
-        for option, pattern in pairwise(texts):
-            if option == "-name" and re.fullmatch(r"\*?[\w*-]*\.\w+", pattern):
-                return Word(text=f"./{pattern}", glob=True)
+    if texts[0] == "find":
+        return _like(texts[1:]) or unknown
     lists = {"-l", "--files-with-matches", "--files", "-rl", "-rln", "-lr"} & {*texts}
     if texts[0] == "rg" and lists:
         return Word(text="./listed", glob=True)
     if texts[:2] in (["git", "ls-files"], ["git", "grep"]) and (lists or texts[1] == "ls-files"):
         return Word(text="./listed", glob=True)
     return unknown
+
+
+def _like(texts: Sequence[str]) -> Word | None:
+    """Return what all that ``find`` comes to is named like, by the words in front; None if unsure.
+
+    What is printed or run in front of ``-name`` is not held to it, nor is what an alternative or a
+    negation brings.
+    """
+    found = None
+    for option, following in pairwise((*texts, "")):
+        if option in ("!", "-not") and following not in ("-path", "-ipath", "-wholename"):
+            return None
+        if option in ("-o", "-or", ",", "-exec", "-execdir", "-ok", "-okdir", "-printf", "-ls"):
+            return None
+        if option in ("-print", "-print0") and found is None:
+            return None
+        if option == "-name" and re.fullmatch(r"\*?[\w*-]*\.\w+", following):
+            found = found or Word(text=f"./{following}", glob=True)
+    return found
 
 
 def find(lines: CommandLines, words: Sequence[Word], folders: Folders) -> None:
@@ -65,11 +82,12 @@ def find(lines: CommandLines, words: Sequence[Word], folders: Folders) -> None:
     while rest and not re.match(r"[-(!]", rest[0].text):
         starts.append(rest.pop(0))
     lines.read_from(starts, folders)
-    pattern = next((b for a, b in pairwise(rest) if a.text in ("-name", "-iname")), None)
+    tests = [word.text for word in rest]
     while rest:
         word = rest.pop(0)
         if word.text in ("-exec", "-execdir"):
-            rest = _exec(lines, rest, pattern, folders)
+            before = tests[: len(tests) - len(rest) - 1]
+            rest = _exec(lines, rest, _like(before), folders)
         elif _VALUED.fullmatch(word.text) and rest:
             rest.pop(0)
         elif word.text in ("-newer", "-samefile") and rest:
@@ -82,9 +100,7 @@ def find(lines: CommandLines, words: Sequence[Word], folders: Folders) -> None:
     lines.findings.read("lists with find")
 
 
-def _exec(
-    lines: CommandLines, rest: list[Word], pattern: Word | None, folders: Folders
-) -> list[Word]:
+def _exec(lines: CommandLines, rest: list[Word], like: Word | None, folders: Folders) -> list[Word]:
     end = next((n for n, one in enumerate(rest) if one.text in (";", "+")), None)
     if not end:
         lines.findings.ask("find runs a program without an end")
@@ -95,8 +111,7 @@ def _exec(
         return left
     if program[0].text == "rm":
         lines.findings.ask("find deletes whatever it finds")
-    sure = pattern is not None and re.fullmatch(r"\*?[\w*-]*\.\w+", pattern.text)
-    found = Word(text=f"./{pattern.text}", glob=True) if sure and pattern else Word(text=UNKNOWN)
+    found = like or Word(text=UNKNOWN)
     lines.program([found if one.text == "{}" else one for one in program], folders)
     return left
 

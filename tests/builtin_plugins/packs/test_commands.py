@@ -31,6 +31,7 @@ grep -E "a|b" src/app.py
 find . -name '*.py' -not -path './venv/*' | xargs grep -n "import os"
 find src -type f -name "*.ts" -exec grep -l useState {} +
 find . -maxdepth 2 -type d
+find src -name '*.ts' -print0 | xargs -0 grep -l foo
 cat README.md | head -50
 sed -n '10,40p' src/app.py
 sed -i 's|http://|https://|g' docs/index.md
@@ -376,6 +377,16 @@ curl -X POST http://localhost:2375/containers/create
 touch '.git /x'
 touch 'C:/x'
 touch 'a\b'
+find . ! -name '*.py' | xargs cat
+find . -not -name '*.py' -exec cat {} +
+find . -name '*.py' -o -exec cat {} +
+find . -exec cat {} + -name '*.py'
+find . -print -name '*.py' | xargs cat
+find . -exec echo .env \; -name '*.py' | xargs cat
+find . -name '*.py' -exec echo .env \; | xargs cat
+find . -name '*.py' , -name .env | xargs cat
+find . ! ( -name '*.py' ) | xargs cat
+find . ! \( -name '*.py' \) | xargs cat
 git ls-files | xargs rm
 find . -name '*.py' -exec rm {} +
 make install
