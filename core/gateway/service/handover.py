@@ -100,13 +100,14 @@ class Handover:
         while True:
             taker, _ = await loop.sock_accept(listener)
             taker.setblocking(False)
+            # From here on: one that still loads when this gateway ends hears of that, too.
+            self._taker = taker
             with suppress(OSError):
                 if peer_is_ours(taker) and (said := await self._hand(taker)):
-                    self._taker = taker
                     self._taken(said == LISTENING)
                     return
             # It has gone, or is nobody to whom anything is handed: all goes on as before.
-            taker.close()
+            self.release()
 
     async def _hand(self, taker: socket.socket) -> bytes:
         """Hand the sockets over; return what was said to that, b"" where nothing of use was."""

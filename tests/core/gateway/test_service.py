@@ -13,7 +13,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.support.script import Script, Scripted, gateway, say
+from tests.support.script import Script, Scripted, gateway, say, until
 from tests.support.script import settings as in_home
 from tests.support.wire import WAIT, bearer, serving, tokens
 
@@ -284,6 +284,7 @@ async def test_another_users_gateway_is_taken_nothing_from(
     async with old(tmp_path) as one:
         with pytest.raises(StartError, match="is held by another user"):
             await asyncio.to_thread(take_over, tmp_path)
+        await until(lambda: one.side._taker is not None)
         assert one.heard.empty()
 
 
