@@ -22,7 +22,7 @@ from hookgate import (
     operation,
 )
 from hookgate.builtin_plugins.discovery.discoverer import Discoverer, Filter
-from hookgate.builtin_plugins.discovery.learn.view import META_TOOL
+from hookgate.builtin_plugins.discovery.learn.view import META_TOOL, said_alike
 from hookgate.builtin_plugins.discovery.show.results import Tier
 from hookgate.builtin_plugins.discovery.show.text import READ_TOOL
 from hookgate.catalogue import KIND_PATTERN, KINDS, capability_rows, is_chosen, matches
@@ -31,6 +31,7 @@ from hookgate.settings import nearest
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.index.graph import Graph
     from hookgate.builtin_plugins.discovery.learn.lessons import Lessons
+    from hookgate.builtin_plugins.discovery.learn.view import ExampleSet
     from hookgate.builtin_plugins.discovery.show.results import Discovery, Found
     from hookgate.builtin_plugins.discovery.sources.collection import Collected
 
@@ -204,12 +205,14 @@ class CallerView:
         host: The gateway.
         globs: Globs of the tools that the turn's agent may call; None for all.
         learned: The examples of the turn's scope.
+        examples: The same, as they were said.
         selected: So many capabilities are chosen for a turn at most.
     """
 
     host: Host
     globs: Sequence[str] | None
     learned: Lessons | None
+    examples: ExampleSet
     selected: int
 
     def hidden(self) -> frozenset[str]:
@@ -285,6 +288,9 @@ class FoundRow(OperationModel):
     """The edge over which it was brought along."""
     available: bool
     """Whether it has all that it requires."""
+    learned: list[str]
+    """Up to two messages of the caller's scope that it has answered well before: those that have
+    the most words in common with this one."""
 
 
 class Discovered(OperationModel):
@@ -397,9 +403,8 @@ class DiscoveryOperations:
         Example:
             hookgate discover "convert 5 miles to km" --explain
         """
-        return _discovered(
-            await _search(self._discoverer(), self._view(invocation.principal), params)
-        )
+        seen = self._view(invocation.principal)
+        return _discovered(await _search(self._discoverer(), seen, params), seen.examples)
 
     @operation("capabilities.stats", also="discovery.stats")
     async def stats(self, _: Invocation) -> Stats:
@@ -476,10 +481,13 @@ async def _search(discoverer: Discoverer, seen: CallerView, params: DiscoverPara
     )
 
 
-def _discovered(discovery: Discovery) -> Discovered:
+def _discovered(discovery: Discovery, examples: ExampleSet) -> Discovered:
     return Discovered(
         query=discovery.query,
-        found=[_found(one) for one in discovery.found],
+        found=[
+            _found(one, said_alike(discovery.query, one.row.id, examples))
+            for one in discovery.found
+        ],
         tiers=discovery.tiers,
         tokens=discovery.token_estimate,
         milliseconds={step: round(time, 3) for step, time in discovery.milliseconds.items()},
@@ -489,7 +497,7 @@ def _discovered(discovery: Discovery) -> Discovered:
     )
 
 
-def _found(found: Found) -> FoundRow:
+def _found(found: Found, learned: list[str]) -> FoundRow:
     return FoundRow(
         id=found.row.id,
         relevance=round(found.relevance, 4),
@@ -501,4 +509,5 @@ def _found(found: Found) -> FoundRow:
         pulled_by=found.pulled_by,
         edge=found.edge or "",
         available=found.row.available,
+        learned=learned,
     )

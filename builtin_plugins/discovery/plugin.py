@@ -331,10 +331,12 @@ class Plugin:
         settings = host.settings
         name = settings.default_agent or next(iter(settings.agents), "demo")
         agent = settings.agents.get(name)
+        scope = self._examples.scope_for(principal.id, name)
         return CallerView(
             host=host,
             globs=None if agent is None else agent.tools,
-            learned=self._lessons(self._examples.scope_for(principal.id, name)),
+            learned=self._lessons(scope),
+            examples=self._examples.of_scope(scope),
             selected=self._settings.selected,
         )
 

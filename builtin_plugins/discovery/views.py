@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from hookgate.kit.commands import View
 from hookgate.kit.rendering import clean, listing, one_line
 
 TIERS = ("tier 0, the map of categories", "tier 1, summaries", "tier 2, full details")
@@ -31,7 +32,11 @@ def discovered(found: Mapping[str, Any], *, explain: Explain = False) -> Iterato
         table.add_column("why", overflow="fold")
         for row in found["found"]:
             name = one_line(row["id"]) + ("" if row["available"] else " (not available)")
-            table.add_row(name, *(f"{row[score]:.3f}" for score in scores), one_line(_why(row)))
+            why = one_line(_why(row))
+            if explain and row["learned"]:
+                said = ", ".join(f"“{one_line(text)}”" for text in row["learned"])
+                why += f"; has answered {said}"
+            table.add_row(name, *(f"{row[score]:.3f}" for score in scores), why)
         yield table
     if explain:
         yield from _tiers(found)
@@ -73,6 +78,7 @@ VIEWS = {
         "examples",
         "nothing was learned from use so far: a capability that answers a message well is found "
         "better by its like",
-        *("capability", "scope", "text", "count", "last_used"),
+        *("capability", "scope", "text", "count", "last_used", "foreign"),
     ),
+    "examples.export": View(export="examples"),
 }

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from hookgate import counted
-from hookgate.kit.commands import JsonOption, state_of
+from hookgate.kit.commands import JsonOption, read_export, state_of
 
 BATCH = 500
 """Rows of an import that are sent at once."""
@@ -39,7 +38,8 @@ def import_(
 
     del as_json
     state = state_of(ctx)
-    rows = _read(file)
+    found = read_export(file, "hookgate memory export --out FILE")
+    rows = [row for row in found if row.get("kind") != "turn"]
     done = {"new": 0, "known": 0}
     for check in (True, False):
         for begin in range(0, len(rows), BATCH):
@@ -55,33 +55,6 @@ def import_(
             done = {name: count + answer[name] for name, count in done.items()}
     said = f"{counted(done['new'], 'row')} added, {done['known']} known already"
     state.show(done, said)
-
-
-def _read(path: Path) -> list[dict[str, Any]]:
-    from hookgate import StartError
-
-    rows = []
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise StartError(f"{path} cannot be read as UTF-8 text: {error}") from error
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise StartError(
-                f"line {number} of {path} is no JSON ({error}): expected a file that "
-                "`hookgate memory export --out FILE` wrote"
-            ) from error
-        if not isinstance(row, dict):
-            raise StartError(
-                f"found {type(row).__name__} in line {number} of {path}, expected an object"
-            )
-        if row.get("kind") != "turn":
-            rows.append(row)
-    return rows
 
 
 COMMANDS = {"memory import": import_}

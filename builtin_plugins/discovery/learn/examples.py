@@ -232,6 +232,25 @@ class Examples:
         """
         return await finish(self._forget(scope, capability, None if query is None else fold(query)))
 
+    async def take_in(
+        self, scope: str, rows: Sequence[tuple[str, str, int]], *, trusted: bool
+    ) -> tuple[int, int, int]:
+        """Take in examples of elsewhere: triples of capability, text and count.
+
+        Args:
+            scope: Whose they are to be.
+            rows: The examples, the least recently used first.
+            trusted: Whether whoever imports them knows who wrote them. Others count less in
+                searches, as the examples of other people's capabilities do, until one is used well.
+
+        Returns:
+            How many were added, were there already, and are none that is kept.
+
+        Raises:
+            StoreError: The store did not take them; nothing is added.
+        """
+        return await finish(self._take_in(scope, rows, trusted))
+
     def operations(self) -> Sequence[Operation[Any, Any]]:
         """Return what shows and erases examples."""
         return operations_of(ExampleOperations(self))
@@ -307,6 +326,29 @@ class Examples:
             self._view.keep(examples)
             return sum(example in self._view for example in new)
 
+    async def _take_in(
+        self, scope: str, rows: Sequence[tuple[str, str, int]], trusted: bool
+    ) -> tuple[int, int, int]:
+        assert self._host is not None, "nothing is imported before `open`"
+        redact = self._host.secrets.redact
+        async with self._lock:
+            kept = await self._ready()
+            fresh: dict[str, Example] = {}
+            known = unfit = 0
+            for capability, said, count in rows:
+                if (text := kept_text(said, redact)) is None:
+                    unfit += 1
+                    continue
+                example = self._used(scope, capability, text)
+                if example in self._view or example.id in fresh:
+                    known += 1
+                    continue
+                fresh[example.id] = replace(example, count=count, foreign=not trusted)
+            if kept is not None and fresh:
+                await kept.take_in(list(fresh.values()))
+            self._view.keep(fresh.values())
+            return sum(one in self._view for one in fresh.values()), known, unfit
+
     async def _forget(self, scope: str | None, capability: str | None, folded: str | None) -> int:
         async with self._lock:
             kept = await self._ready()
@@ -339,7 +381,9 @@ class Examples:
         example = Example.new(scope, capability, text, at=self._last)
         known = self._view.get(example.id)
         return (
-            example if known is None else replace(known, count=known.count + 1, used=example.used)
+            example
+            if known is None
+            else replace(known, count=known.count + 1, used=example.used, foreign=False)
         )
 
     async def _ready(self) -> StoreExamples | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,25 +36,35 @@ class _Groups:
         places: The rows that have examples, in order.
         starts: Where each of them begins in `vectors`.
         vectors: The vectors of their examples.
+        off: What is taken off the cosine with each of them.
     """
 
     places: npt.NDArray[np.int64]
     starts: npt.NDArray[np.int64]
     vectors: npt.NDArray[np.float32]
+    off: npt.NDArray[np.float32]
 
 
 class Learned:
     """Example queries with their vectors. It never changes."""
 
-    def __init__(self, owners: Sequence[str], vectors: npt.NDArray[np.float32]) -> None:
+    def __init__(
+        self,
+        owners: Sequence[str],
+        vectors: npt.NDArray[np.float32],
+        foreign: Collection[int] = (),
+    ) -> None:
         """Take the examples.
 
         Args:
             owners: The id of the capability that each example was answered with.
             vectors: The vector of each example, one a row.
+            foreign: The rows of those that nobody here has vouched for: they count less.
         """
         self._owners = owners
         self._vectors = vectors
+        self._off = np.zeros(len(owners), np.float32)
+        self._off[list(foreign)] = OTHERS
         self._grouped_for: tuple[Index, _Groups] | None = None
 
     def of(self, query: Query, index: Index) -> Boost:
@@ -69,7 +79,7 @@ class Learned:
         groups = self._grouped(index)
         if not len(groups.places):
             return None
-        cosines = products(query.matrix, groups.vectors)
+        cosines = products(query.matrix, groups.vectors) - groups.off
         return groups.places, np.maximum.reduceat(cosines, groups.starts, axis=1)
 
     def _grouped(self, index: Index) -> _Groups:
@@ -79,7 +89,10 @@ class Learned:
             order = np.argsort(at, kind="stable")
             order = order[at[order] >= 0]
             places, starts = np.unique(at[order], return_index=True)
-            self._grouped_for = (index, _Groups(places, starts, self._vectors[order]))
+            self._grouped_for = (
+                index,
+                _Groups(places, starts, self._vectors[order], self._off[order]),
+            )
         return self._grouped_for[1]
 
 
@@ -89,7 +102,7 @@ class _Known:
 
     version: int
     fingerprint: str
-    examples: tuple[tuple[str, str], ...]
+    examples: tuple[tuple[str, str, bool], ...]
     vectors: Mapping[str, npt.NDArray[np.float32]]
     learned: Learned
 
@@ -98,13 +111,14 @@ class _Known:
         cls,
         version: int,
         fingerprint: str,
-        examples: Sequence[tuple[str, str]],
+        examples: Sequence[tuple[str, str, bool]],
         vectors: Mapping[str, npt.NDArray[np.float32]],
     ) -> _Known:
-        """Put the vectors of texts behind the owners of `examples`: pairs of text and owner."""
-        stacked = np.stack([vectors[text] for text, _ in examples])
-        kept = {text: vectors[text] for text, _ in examples}
-        learned = Learned([owner for _, owner in examples], stacked)
+        """Put the vectors of texts behind `examples`: text, owner and whether it is foreign."""
+        stacked = np.stack([vectors[text] for text, *_ in examples])
+        kept = {text: vectors[text] for text, *_ in examples}
+        foreign = [place for place, (*_, one) in enumerate(examples) if one]
+        learned = Learned([owner for _, owner, _ in examples], stacked, foreign)
         return cls(version, fingerprint, tuple(examples), kept, learned)
 
 
@@ -151,8 +165,8 @@ class LearnedCache:
 
     def _without_erased(self, scope: str, known: _Known, examples: ExampleSet) -> _Known | None:
         """Return what is known without the examples that are not there any more."""
-        there = set(zip(examples.texts, examples.owners, strict=True))
-        kept = [pair for pair in known.examples if pair in there]
+        there = set(_rows(examples))
+        kept = [row for row in known.examples if row in there]
         if len(kept) == len(known.examples):
             return known
         if not kept:
@@ -175,11 +189,16 @@ class LearnedCache:
             return
         finally:
             self._working.discard(scope)
-        pairs = list(zip(examples.texts, examples.owners, strict=True))
-        self._scopes[scope] = _Known.of(examples.version, fingerprint, pairs, vectors)
+        rows = list(_rows(examples))
+        self._scopes[scope] = _Known.of(examples.version, fingerprint, rows, vectors)
         self._scopes.move_to_end(scope)
         while len(self._scopes) > SCOPES:
             self._scopes.popitem(last=False)
+
+
+def _rows(examples: ExampleSet) -> Iterator[tuple[str, str, bool]]:
+    for place, (text, owner) in enumerate(zip(examples.texts, examples.owners, strict=True)):
+        yield text, owner, place in examples.foreign
 
 
 # -- lessons ---------------------------------------------------------------------
@@ -201,9 +220,14 @@ class WordExamples:
     Args:
         texts: The queries, the least recently used first.
         owners: The ids of the capabilities that they were answered with.
+        foreign: The places of those that nobody here has vouched for: they count less.
     """
 
-    def __init__(self, texts: Sequence[str], owners: Sequence[str]) -> None:
+    def __init__(
+        self, texts: Sequence[str], owners: Sequence[str], foreign: Collection[int] = ()
+    ) -> None:
+        passed = max(0, len(texts) - TEXTS)
+        self._foreign = frozenset(place - passed for place in foreign)
         self._owners = owners[-TEXTS:]
         self._sizes: list[int] = []
         self._holders: dict[str, list[int]] = {}
@@ -228,6 +252,7 @@ class WordExamples:
             )
             for number, count in shared.items():
                 like = count / (len(part.words) + self._sizes[number] - count)
+                like -= OTHERS * (number in self._foreign)
                 place = places.get(self._owners[number])
                 if like >= ALIKE and place is not None:
                     row = best.setdefault(place, [0.0] * len(query.parts))
@@ -286,7 +311,10 @@ class LessonsCache:
             return None
         known = self._words.get(scope)
         if known is None or known[0] != examples.version:
-            known = (examples.version, WordExamples(examples.texts, examples.owners))
+            known = (
+                examples.version,
+                WordExamples(examples.texts, examples.owners, examples.foreign),
+            )
             self._words[scope] = known
             while len(self._words) > SCOPES:
                 self._words.popitem(last=False)

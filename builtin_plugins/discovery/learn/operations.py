@@ -42,6 +42,9 @@ class ExampleRow(OperationModel):
     """When it was first used, ISO 8601 in UTC."""
     last_used: str
     """When it was last used."""
+    foreign: bool
+    """Whether it was imported from somebody who is not trusted: it counts less until it was used
+    well here."""
 
 
 class ExampleRows(OperationModel):
@@ -55,6 +58,61 @@ class ExampleRows(OperationModel):
     """Whether anything is learned."""
     durable: bool
     """Whether what is learned outlives the process."""
+
+
+class ExampleExportParams(OperationModel):
+    """Which examples to export."""
+
+    scope: str = Field(default="", max_length=1000)
+    """Those of one scope only, such as `principal:loopback`."""
+    capability: str = Field(default="", max_length=256)
+    """Those of one capability only, by its id."""
+    after: str = Field(default="", max_length=64)
+    """The `next` of a former answer."""
+    limit: int = Field(default=1000, ge=1, le=5000)
+    """So many at once."""
+
+
+class ExportedExample(OperationModel):
+    """An example as an import takes it: without whose it was and when."""
+
+    capability: str = Field(max_length=256)
+    """The id of the capability."""
+    text: str = Field(max_length=2000)
+    """The query."""
+    count: int = Field(default=1, ge=1, le=1_000_000)
+    """How often it was used."""
+
+
+class ExportedExamples(OperationModel):
+    """Examples, the least recently used first."""
+
+    examples: tuple[ExportedExample, ...]
+    next: str
+    """What to give as `after` for more; empty at the end."""
+
+
+class ExampleImportParams(OperationModel):
+    """Examples of an export."""
+
+    examples: tuple[ExportedExample, ...] = Field(max_length=5000)
+    """The least recently used first."""
+    scope: str = Field(default="", max_length=1000)
+    """Whose they are to be, such as `principal:loopback`, `agent:main` or `gateway`; by itself,
+    the scope in which your own turns learn with the default agent."""
+    trusted: bool = False
+    """Whether you know who wrote them. Others count less, until one is used well here."""
+
+
+class ImportedExamples(OperationModel):
+    """What became of them."""
+
+    new: int
+    """How many were added, and are within the bounds."""
+    known: int
+    """How many were there already, and stay as they are."""
+    left_out: int
+    """How many hold a secret, are too long, or are no text that is kept."""
 
 
 class ForgetExamplesParams(OperationModel):
@@ -107,6 +165,44 @@ class ExampleOperations:
             durable=self._examples.durable,
         )
 
+    @operation("examples.export", scope="operate")
+    async def export(self, _: Invocation, params: ExampleExportParams) -> ExportedExamples:
+        """Export what was learned from use, for another home: the least recently used first.
+
+        Whose it was is left out, and so are times.
+
+        Example:
+            hookgate examples export --scope principal:loopback --out examples.jsonl
+        """
+        fits = self._examples.matching(
+            scope=params.scope or None, capability=params.capability or None
+        )
+        rows = list(reversed(fits))
+        begin = int(params.after) if params.after.isdecimal() else 0
+        end = begin + params.limit
+        return ExportedExamples(
+            examples=tuple(
+                ExportedExample(capability=one.capability, text=one.text, count=one.count)
+                for one in rows[begin:end]
+            ),
+            next=str(end) if end < len(rows) else "",
+        )
+
+    @operation("examples.import", scope="operate", command="")
+    async def import_(
+        self, invocation: Invocation, params: ExampleImportParams
+    ) -> ImportedExamples:
+        """Take in examples of an export; what is there already is left as it is."""
+        host = invocation.host
+        agent = host.settings.default_agent or next(iter(host.settings.agents), "demo")
+        scope = params.scope or self._examples.scope_for(invocation.principal.id, agent)
+        new, known, left_out = await self._examples.take_in(
+            scope,
+            [(one.capability, one.text, one.count) for one in params.examples],
+            trusted=params.trusted,
+        )
+        return ImportedExamples(new=new, known=known, left_out=left_out)
+
     @operation("examples.forget", also="discovery.forget", scope="operate")
     async def forget(self, _: Invocation, params: ForgetExamplesParams) -> ForgottenExamples:
         """Erase what was learned from use, by capability, scope or query, or all."""
@@ -126,6 +222,7 @@ def _row(example: Example) -> dict[str, Any]:
         "count": example.count,
         "learned": _when(example.learned),
         "last_used": _when(example.used),
+        "foreign": example.foreign,
     }
 
 

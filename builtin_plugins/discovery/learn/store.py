@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Connection,
     Index,
@@ -16,6 +17,7 @@ from sqlalchemy import (
     Text,
     bindparam,
     delete,
+    false,
     select,
     update,
 )
@@ -41,6 +43,7 @@ EXAMPLES = Table(
     # Microseconds since 1970 in UTC.
     Column("learned", BigInteger, nullable=False),
     Column("used", BigInteger, nullable=False),
+    Column("foreign", Boolean, nullable=False, server_default=false()),
     Index("discovery_example_by_capability", "scope", "capability", "used"),
     Index("discovery_example_by_scope", "scope", "used"),
     Index("discovery_example_by_use", "used"),
@@ -64,7 +67,7 @@ _TRIM_OWNER = Trim((_C.used,), (_C.scope, _C.capability))
 _COUNT = Prepared(
     update(EXAMPLES)
     .where(_C.id == bindparam("known"))
-    .values(count=_C.count + 1, used=bindparam("again"))
+    .values(count=_C.count + 1, used=bindparam("again"), foreign=False)
 )
 
 
@@ -95,6 +98,16 @@ class StoreExamples:
         def work(connection: Connection) -> None:
             for example in examples:
                 _count(connection, example)
+            self._trim(connection, examples)
+
+        await self._store.write(work)
+
+    async def take_in(self, examples: Sequence[Example]) -> None:
+        """Add `examples`; those that are there already stay as they are."""
+
+        def work(connection: Connection) -> None:
+            for example in examples:
+                insert_new(connection, EXAMPLES, dict(zip(_NAMES, _values(example), strict=True)))
             self._trim(connection, examples)
 
         await self._store.write(work)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from hookgate import WHOLE_ANSWER, Message, Outcome, Provenance, Tool, Turn
+from hookgate.builtin_plugins.discovery.index.documents import words_of
 from hookgate.builtin_plugins.discovery.show.text import READ_TOOL
 from hookgate.wire import well_formed
 
@@ -190,6 +191,8 @@ class Example:
         count: How often it was used.
         learned: When it was first used, in microseconds since 1970.
         used: When it was last used, likewise; no two examples of a gateway have the same.
+        foreign: Whether it came in by an import that nobody has vouched for, and was not used well
+            here since.
     """
 
     scope: str
@@ -200,6 +203,7 @@ class Example:
     count: int = 1
     learned: int
     used: int
+    foreign: bool = False
 
     @classmethod
     def new(cls, scope: str, capability: str, text: str, *, at: int) -> Example:
@@ -225,14 +229,29 @@ class ExampleSet:
         version: Another number for each other set of texts and owners of the scope.
         texts: The queries.
         owners: The ids of the capabilities that they belong to, in the same order.
+        foreign: The places of those that are `Example.foreign`.
     """
 
     version: int = 0
     texts: tuple[str, ...] = ()
     owners: tuple[str, ...] = ()
+    foreign: frozenset[int] = frozenset()
 
 
 NO_EXAMPLES = ExampleSet()
+
+
+def said_alike(query: str, capability: str, examples: ExampleSet) -> list[str]:
+    """Return the examples of a capability that have the most words in common with a query.
+
+    At most two, the most alike first; none that has no word in common.
+    """
+    words = frozenset(words_of(query))
+    shares: list[tuple[float, str]] = []
+    for text, owner in zip(examples.texts, examples.owners, strict=True):
+        if owner == capability and (own := frozenset(words_of(text))):
+            shares.append((len(words & own) / len(words | own), text))
+    return [text for share, text in sorted(shares, reverse=True)[:2] if share > 0]
 
 
 class ExampleView:
@@ -276,7 +295,8 @@ class ExampleView:
         """
         touched = []
         for example in examples:
-            if example.id not in self._all:
+            known = self._all.get(example.id)
+            if known is None or known.foreign != example.foreign:
                 self._changed(example.scope)
             for level in self._levels(example):
                 level[example.id] = example
@@ -330,6 +350,7 @@ class ExampleView:
                 self._versions.get(scope, 0),
                 tuple(row.text for row in rows),
                 tuple(row.capability for row in rows),
+                frozenset(place for place, row in enumerate(rows) if row.foreign),
             )
             if scope in self._versions:
                 self._sets[scope] = known

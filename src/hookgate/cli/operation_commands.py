@@ -224,6 +224,39 @@ def _pages(state: State, operation: str, params: Mapping[str, Any]) -> Iterator[
             return
 
 
+def read_export(path: Path, command: str) -> list[dict[str, Any]]:
+    """Return the rows of a file that an export wrote, one JSON object a line.
+
+    Args:
+        path: The file.
+        command: What writes such files, for what is said where this is none.
+
+    Raises:
+        StartError: It cannot be read, or a line is none.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StartError(f"{path} cannot be read as UTF-8 text: {error}") from error
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise StartError(
+                f"line {number} of {path} is no JSON ({error}): expected a file that "
+                f"`{command}` wrote"
+            ) from error
+        if not isinstance(row, dict):
+            raise StartError(
+                f"found {type(row).__name__} in line {number} of {path}, expected an object"
+            )
+        rows.append(row)
+    return rows
+
+
 def _export(state: State, pages: Iterable[Any], view: View, out: Path | None) -> None:
     """Write the lines of an export, to standard output or whole into a file."""
     from hookgate.core.domain.strict_json import canonical

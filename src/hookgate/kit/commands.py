@@ -22,8 +22,16 @@ result as a table or as JSON, ``settings`` as they are set.
 from __future__ import annotations
 
 from hookgate.cli.group import CommandGroup
-from hookgate.cli.operation_commands import View
+from hookgate.cli.operation_commands import View, read_export
 from hookgate.cli.plugin_commands import checks
 from hookgate.cli.state import JsonOption, State, state_of
 
-__all__ = ["CommandGroup", "JsonOption", "State", "View", "checks", "state_of"]
+__all__ = [
+    "CommandGroup",
+    "JsonOption",
+    "State",
+    "View",
+    "checks",
+    "read_export",
+    "state_of",
+]

@@ -46,6 +46,22 @@ async def test_it_counts_beside_vectors_while_its_own_is_not_there() -> None:
     await engine.close()
 
 
+async def test_an_example_that_nobody_vouches_for_counts_less() -> None:
+    embedder = FakeEmbedder()
+    engine = SearchEngine(Surroundings(embedder=lambda: embedder))
+    index = await engine.ready(ROWS)
+    owners, known = ["tool:quotient"], vector(ASKED, "fake:1")
+    query = Query.of(ASKED)
+    for lessons, asked in (
+        (Lessons(Learned(owners, known[None], {0})), query.with_vectors([known])),
+        (Lessons(None, WordExamples([ASKED], owners, {0})), query),
+    ):
+        boost = lessons.of(asked, index)
+        assert boost is not None
+        assert boost[1][0, 0] == pytest.approx(0.9)
+    await engine.close()
+
+
 async def test_vectors_come_before_words_where_they_are_there() -> None:
     embedder = FakeEmbedder()
     engine = SearchEngine(Surroundings(embedder=lambda: embedder))
