@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -209,6 +210,25 @@ async def test_scraping_needs_the_scope_read(tmp_path: Path) -> None:
         async with http.get("/metrics", **bearer(made["talker"])) as talker:
             assert talker.status == 403
         assert "hookgate_turn_seconds_count" in await scraped(http, **bearer(made["scraper"]))
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        ("HTTP/1.0", 200),
+        ("HTTP/1.1\r\nHost: 10.4.0.17:9100", 200),
+        ("HTTP/1.1\r\nHost: evil.example", 421),
+    ],
+)
+async def test_monitors_ask_without_a_name_and_pages_of_others_do_not(
+    tmp_path: Path, asked: str, status: int
+) -> None:
+    async with gateway(tmp_path) as gate, listen(gate) as listener:
+        reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        writer.write(f"GET /metrics {asked}\r\nConnection: close\r\n\r\n".encode())
+        async with asyncio.timeout(10):
+            assert int((await reader.readline()).split()[1]) == status
+        writer.close()
 
 
 async def test_nothing_is_served_where_prometheus_is_off(tmp_path: Path) -> None:
