@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 from hookgate.builtin_plugins.packs import git, scripts
 from hookgate.builtin_plugins.packs.places import PathPlace
 from hookgate.builtin_plugins.packs.shell import (
+    UNKNOWN,
     Command,
     CommandGroup,
     CommandList,
@@ -183,6 +185,8 @@ class CommandLines:
         self._redirects(command, folders)
         for name, value in command.assigned:
             self.words((value,), folders)
+            if name == "PYTHONPATH" and self._are_within(value, folders):
+                continue
             if name not in self.tables.settable or not value.known or "(" in value.text:
                 self.findings.ask(f"it sets {name}")
         if not command.words:
@@ -196,6 +200,11 @@ class CommandLines:
         if [one.text for one in words] == ["apply_patch"] and len(documents) == 1:
             words = (*words, Word(text="\n".join(documents[0].lines)))
         self.program(words, folders)
+
+    def _are_within(self, value: Word, folders: Folders) -> bool:
+        """Whether a value names folders of the workspace alone, whose code may run anyhow."""
+        parts = [replace(value, text=one) for one in value.text.split(":")]
+        return all(one.text and self.place(one, folders) is PathPlace.WORKSPACE for one in parts)
 
     def words(self, words: Iterable[Word], folders: Folders) -> None:
         """Look at what words take from variables and from other commands."""
@@ -343,7 +352,8 @@ class CommandLines:
         clusters = name.split()[0] not in self.tables.danger["unclustered"]
         for word in words:
             if danger and (
-                (word.glob and word.text[:1] in "*?[") or (word.split and not word.known)
+                (word.glob and word.text[:1] in "*?[")
+                or (word.split and not word.known and not _is_count(word))
             ):
                 self.findings.ask(f"a word of {name} may become an option")
             if not word.text.startswith("-") or len(word.text) < 2:
@@ -394,6 +404,8 @@ class CommandLines:
             self.findings.ask(f"{name} runs the workspace's own code")
         for word in words:
             text = word.text
+            if _is_count(word):
+                continue
             if not word.known:
                 self.findings.ask(f"what {name} runs is known only when it runs")
             elif re.search(r"://|^git\+|^[\w.-]+@[\w.-]+:|@latest\b", text):
@@ -800,6 +812,14 @@ def _may_be(word: str, option: str, *, clusters: bool) -> bool:
     if len(option) > 2 or not clusters:
         return word.startswith(option)
     return not word.startswith("--") and option[1] in re.split(r"[^A-Za-z.]", word[1:])[0]
+
+
+def _is_count(word: Word) -> bool:
+    """Whether a word is ``-j$(nproc)``: so many at once as there are processors."""
+    if word.text != f"-j{UNKNOWN}" or len(word.inner) != 1:
+        return False
+    steps = word.inner[0].steps
+    return len(steps) == 1 and steps[0].commands == read("nproc").steps[0].commands
 
 
 def _operands(words: Iterable[Word]) -> Iterable[Word]:

@@ -53,6 +53,9 @@ cargo test -- --nocapture
 RUST_BACKTRACE=1 cargo run --bin tool -- --help
 go test ./... -run TestX -v
 make -j4 test
+make -j$(nproc) test
+cmake --build build -j$(nproc)
+PYTHONPATH=src:. pytest -q
 timeout 60 pytest -x
 time make
 bash scripts/check.sh
@@ -293,6 +296,14 @@ go run evil.example/x@latest
 go run evil.example/x
 go build -toolexec=x
 go get evil.example
+make -j$(echo '4 -f /tmp/x')
+make -j$(nproc; echo x)
+make -j$(nproc)x
+make $(nproc)
+PYTHONPATH=/tmp pytest
+PYTHONPATH=src:/tmp pytest
+PYTHONPATH=src: pytest
+PYTHONPATH=$X pytest
 make deploy
 make SHELL=/tmp/x
 make -f /tmp/x
