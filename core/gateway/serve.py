@@ -18,7 +18,7 @@ from hookgate.core.gateway.access.auth import check_listener
 from hookgate.core.gateway.app import build_app
 from hookgate.core.gateway.server import SERVER
 from hookgate.core.gateway.service.handover import Handover
-from hookgate.core.gateway.service.manager import Manager
+from hookgate.core.gateway.service.manager import ServiceManager
 from hookgate.core.gateway.service.sockets import cannot_listen, own_sockets
 from hookgate.core.gateway.wire.rpc import notification
 
@@ -179,7 +179,7 @@ async def serve(
     stop: asyncio.Event | None = None,
     sockets: Sequence[socket.socket] = (),
     shared: bool = False,
-    manager: Manager | None = None,
+    manager: ServiceManager | None = None,
     handed_over: AsyncExitStack | None = None,
 ) -> int:
     """Listen until SIGTERM or SIGINT, then end well. SIGHUP reads content again.
@@ -209,7 +209,7 @@ async def serve(
         StartError: It cannot listen.
     """
     told = _Told(stop or asyncio.Event())
-    manager = manager or Manager({})
+    manager = manager or ServiceManager({})
     async with AsyncExitStack() as stack:
         listener = await stack.enter_async_context(listen(gateway, sockets, shared=shared))
         stack.callback(manager.close)
@@ -287,7 +287,7 @@ class _Told:
 
 
 @contextmanager
-def _handle_signals(gateway: Runtime, told: _Told, manager: Manager) -> Iterator[None]:
+def _handle_signals(gateway: Runtime, told: _Told, manager: ServiceManager) -> Iterator[None]:
     loop = asyncio.get_running_loop()
 
     def reload() -> None:
@@ -305,7 +305,7 @@ def _handle_signals(gateway: Runtime, told: _Told, manager: Manager) -> Iterator
             loop.remove_signal_handler(number)
 
 
-async def _reload(gateway: Runtime, manager: Manager) -> None:
+async def _reload(gateway: Runtime, manager: ServiceManager) -> None:
     log, status = gateway.host.log, "reloaded"
     manager.reloading()
     try:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Manager:
+class ServiceManager:
     """The service manager, where one waits to hear of this process.
 
     Args:

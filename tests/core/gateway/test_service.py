@@ -23,7 +23,7 @@ from hookgate.core.gateway.access.auth import check_listener
 from hookgate.core.gateway.serve import serve
 from hookgate.core.gateway.service import sockets as sockets_module
 from hookgate.core.gateway.service.handover import PLACE, Handover, take_over
-from hookgate.core.gateway.service.manager import Manager
+from hookgate.core.gateway.service.manager import ServiceManager
 from hookgate.core.gateway.service.sockets import bind_unix, inherited_sockets
 from hookgate.core.settings.schema import Settings
 
@@ -168,7 +168,7 @@ async def test_the_service_manager_hears_of_start_life_reload_and_end(
     told: tuple[Path, socket.socket],
 ) -> None:
     place, one = told
-    manager = Manager({"NOTIFY_SOCKET": str(place), "WATCHDOG_USEC": "20000"})
+    manager = ServiceManager({"NOTIFY_SOCKET": str(place), "WATCHDOG_USEC": "20000"})
     stop = asyncio.Event()
     settings = {"port": 0, "limits": {"drain_wait_seconds": 0, "drain_seconds": 1}}
     async with gateway(Scripted(Script(say("x"))), gateway=settings) as gate:
@@ -186,11 +186,11 @@ def test_a_reload_is_told_and_a_manager_that_is_not_there_changes_nothing(
     told: tuple[Path, socket.socket],
 ) -> None:
     place, one = told
-    Manager({"NOTIFY_SOCKET": str(place)}).reloading()
+    ServiceManager({"NOTIFY_SOCKET": str(place)}).reloading()
     assert next_of(one).startswith("RELOADING=1\nMONOTONIC_USEC=")
-    Manager({}).reloading()
-    Manager({"NOTIFY_SOCKET": "@hookgate-nobody-listens"}).reloading()
-    Manager({"NOTIFY_SOCKET": str(place.with_name("gone"))}).reloading()
+    ServiceManager({}).reloading()
+    ServiceManager({"NOTIFY_SOCKET": "@hookgate-nobody-listens"}).reloading()
+    ServiceManager({"NOTIFY_SOCKET": str(place.with_name("gone"))}).reloading()
 
 
 async def test_only_the_process_that_is_watched_says_that_it_lives(
@@ -198,7 +198,7 @@ async def test_only_the_process_that_is_watched_says_that_it_lives(
 ) -> None:
     place, one = told
     environ = {"NOTIFY_SOCKET": str(place), "WATCHDOG_USEC": "1000", "WATCHDOG_PID": "1"}
-    manager = Manager(environ)
+    manager = ServiceManager(environ)
     manager.ready("up")
     manager.stopping(1)
     assert next_of(one).startswith("READY=1")

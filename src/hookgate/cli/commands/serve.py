@@ -93,7 +93,7 @@ async def run(state: State, *, take_over: bool = False) -> int:
     from hookgate.core.gateway import serve as listening
     from hookgate.core.gateway.access.auth import check_listener
     from hookgate.core.gateway.service import handover
-    from hookgate.core.gateway.service.manager import Manager
+    from hookgate.core.gateway.service.manager import ServiceManager
     from hookgate.core.gateway.service.sockets import check_port, inherited_sockets
 
     sockets = inherited_sockets(os.environ)
@@ -127,7 +127,7 @@ async def run(state: State, *, take_over: bool = False) -> int:
             started=started,
             sockets=sockets,
             shared=bool(sockets) and taken is None,
-            manager=Manager(os.environ),
+            manager=ServiceManager(os.environ),
             handed_over=outer,
         )
 
