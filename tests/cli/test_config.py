@@ -20,7 +20,7 @@ def test_what_is_set_is_shown_with_its_source_and_without_secrets(hookgate: Comm
         "[context]\nhistory_turns = 3\n[secrets]\nmodel = 'canary-1'\n"
         "[plugin.tools]\nread_roots = []\n"
     )
-    ran = hookgate("config", "show", HOOKGATE_LOG__LEVEL="debug")
+    ran = hookgate("config", "show", HOOKGATE_LOG__LEVEL="debug", COLUMNS="300")
     rows = {line.split()[0]: line for line in ran.out.splitlines() if "." in line}
     assert f"{path}:2" in rows["context.history_turns"]
     assert rows["log.level"].split()[1:] == ['"debug"', "environment", "HOOKGATE_LOG__LEVEL"]
