@@ -125,3 +125,17 @@ def test_two_kinds_at_once_are_refused(hookgate: CommandLine, tmp_path: Path) ->
 
     assert ran.code == 2
     assert "more than one" in ran.err
+
+
+def test_a_tool_begins_with_the_messages_that_ask_for_it(
+    hookgate: CommandLine, tmp_path: Path
+) -> None:
+    words = ("plugins", "new", "acme_words", str(tmp_path / "made"))
+    ran = hookgate(*words, "--tool", "--example", 'say "hi"', "--example", "how long is it")
+    assert ran.code == 0
+    text = (tmp_path / "made" / "hookgate_acme_words.py").read_text()
+    assert '    "say \\"hi\\"",\n    "how long is it",\n' in text
+    ran = hookgate(*words[:2], "acme_rules", str(tmp_path / "other"), "--example", "hi")
+    assert ran.code != 0
+    assert "--tool" in ran.err
+    assert not (tmp_path / "other").exists()

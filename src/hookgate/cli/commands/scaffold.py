@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import keyword
 import re
 from enum import StrEnum
@@ -13,10 +14,13 @@ import typer
 
 from hookgate.builtin_plugins import BUILTIN
 from hookgate.cli.state import JsonOption, state_of
+from hookgate.core.domain.descriptors import ExamplesError, checked_examples
 from hookgate.core.domain.errors import StartError
 from hookgate.kit.content.scaffold import filled, scaffold
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
 NAME = re.compile(r"[a-z][a-z0-9_]{1,40}")
@@ -39,6 +43,14 @@ TITLES = {
 }
 
 
+COUNTING = (
+    "how many words are in this paragraph",
+    "count the words of my abstract",
+    "is this text longer than 500 words?",
+)
+"""Messages that ask for the tool of the template."""
+
+
 def new(
     ctx: typer.Context,
     name: Annotated[
@@ -56,6 +68,13 @@ def new(
         bool, typer.Option("--provider", help="Begin with a provider of models.")
     ] = False,
     cards: Annotated[bool, typer.Option("--cards", help="Begin with cards.")] = False,
+    example: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="With --tool, a message that asks for it, as people would write it: it is found "
+            "by it. Repeat it for others; five that differ do much."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Begin a plugin: a package with a test, which passes, and a file for CI.
@@ -70,8 +89,11 @@ def new(
     chosen = [kind for kind, wanted in asked.items() if wanted]
     if len(chosen) > 1:
         raise typer.BadParameter("found more than one of --tool, --provider and --cards: use one")
+    if example and not tool:
+        raise typer.BadParameter("found --example without --tool: messages ask for tools")
     target = folder or Path(f"hookgate-{name.replace('_', '-')}")
-    written = package(name, target, chosen[0] if chosen else PluginKind.RULE)
+    kind = chosen[0] if chosen else PluginKind.RULE
+    written = package(name, target, kind, example or COUNTING)
 
     def render(console: Console) -> None:
         for path in written:
@@ -82,22 +104,29 @@ def new(
     state_of(ctx).show(data, render)
 
 
-def package(name: str, target: Path, kind: PluginKind) -> list[Path]:
+def package(
+    name: str, target: Path, kind: PluginKind, examples: Sequence[str] = COUNTING
+) -> list[Path]:
     """Write the package of a plugin.
 
     Args:
         name: The name that the plugin will run under.
         target: A folder that is not there yet, or is empty.
         kind: What it begins as.
+        examples: Messages that ask for its tool, where it has one.
 
     Returns:
         The files that were written.
 
     Raises:
-        StartError: The name cannot be a plugin's.
+        StartError: The name cannot be a plugin's, or a message is no example.
         ContentError: The folder cannot be written, or is not empty.
     """
     _check_name(name)
+    try:
+        asked = checked_examples(examples)
+    except ExamplesError as error:
+        raise StartError(f"--example: {error}") from error
     module = f"hookgate_{name}"
     words = {
         "name": name,
@@ -107,6 +136,7 @@ def package(name: str, target: Path, kind: PluginKind) -> list[Path]:
         "distribution": module.replace("_", "-"),
         "settings": "".join(part.capitalize() for part in name.split("_")) + "Settings",
         "title": TITLES[kind],
+        "examples": "\n".join(f"    {json.dumps(one, ensure_ascii=False)}," for one in asked),
     }
     templates = files("hookgate") / "kit" / "templates"
     common, own = templates / "common", templates / kind.value
