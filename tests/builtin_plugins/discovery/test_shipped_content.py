@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks.discovery.short_messages import HELD_OUT, TUNED, messages
+from benchmarks.discovery.short_messages import HELD_OUT, LANGUAGES, TUNED, messages, translated
 
 from hookgate.builtin_plugins.discovery.sources.folders import Root, scan, shipped_folder
 from hookgate.builtin_plugins.discovery.sources.manifests import DeclaredCapability
@@ -74,7 +74,11 @@ def test_no_short_message_that_is_measured_is_an_example_or_known_as_small_talk(
     known = {text for one in SHIPPED.declared for text in one.row.examples} | {*small_talk()}
     known |= {one.text for one in messages(TUNED)}
     held_out = messages(HELD_OUT)
-    assert known.isdisjoint(one.text for one in held_out)
+    sets = translated()
+    assert {language: len(every) for language, every in sets.items()} == dict.fromkeys(
+        LANGUAGES, 40
+    )
+    assert known.isdisjoint(one.text for every in (held_out, *sets.values()) for one in every)
     assert sum(bool(one.wanted) for one in held_out) == len(held_out) / 2 == 60
     names = {one.row.name for one in SHIPPED.declared}
     assert all(one.wanted <= names for one in (*held_out, *messages(TUNED)))
