@@ -325,8 +325,10 @@ def test_what_is_lacking_is_not_said_of_settings_that_are_wrong_otherwise(
 
 
 def test_a_strict_check_takes_notes_for_faults_and_names_variables_that_nothing_reads(
-    hookgate: CommandLine,
+    hookgate: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in [name for name in os.environ if name.startswith("HOOKGATE_")]:
+        monkeypatch.delenv(name)  # Those that say how tests are run.
     hookgate.config("[agents.main]\nmodel = 'demo/demo'\n")
     kubernetes = {
         "HOOKGATE_SERVICE_HOST": "10.0.0.1",
