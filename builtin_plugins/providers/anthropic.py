@@ -345,7 +345,7 @@ def _system(request: ModelRequest) -> list[dict[str, Any]]:
 
 
 @dataclass(slots=True)
-class _Block:
+class MessagesBlock:
     """A content block while it comes: how it began, and its fragments."""
 
     start: dict[str, Any]
@@ -366,7 +366,7 @@ class AnthropicReader:
         self.done = False
         self._provider = provider
         self._complain = complain
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: dict[int, MessagesBlock] = {}
         self._usage = StreamedUsage(anthropic_messages, "output_tokens")
         self._counted = False
         self._stop: StopReason | None = None
@@ -410,7 +410,7 @@ class AnthropicReader:
         said: list[ModelEvent] = []
         for block in blocks:
             said.extend(self._begun(block))
-            said.extend(self._finish(_Block(block)))
+            said.extend(self._finish(MessagesBlock(block)))
         said.extend(self._message_delta({"delta": message, "usage": message.get("usage")}))
         self.done = True
         return [*said, StopEvent(self._stop or "other")]
@@ -450,7 +450,7 @@ class AnthropicReader:
 
     def _start(self, event: dict[str, Any]) -> Sequence[ModelEvent]:
         start = object_of(self._provider, event, "content_block")
-        self._blocks[self._index(event)] = _Block(start)
+        self._blocks[self._index(event)] = MessagesBlock(start)
         return self._begun(start)
 
     def _begun(self, start: dict[str, Any]) -> Sequence[ModelEvent]:
@@ -470,7 +470,7 @@ class AnthropicReader:
             malformed(self._provider, "a content block without an index")
         return index
 
-    def _finish(self, block: _Block | None) -> Sequence[ModelEvent]:
+    def _finish(self, block: MessagesBlock | None) -> Sequence[ModelEvent]:
         if block is None:
             return ()
         start, pieces = block.start, "".join(block.pieces)

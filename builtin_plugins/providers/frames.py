@@ -7,7 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hookgate import Frame, ModelEvent, StopEvent, ToolUseEvent
-from hookgate.builtin_plugins.providers.anthropic import AnthropicReader, AnthropicWire
+from hookgate.builtin_plugins.providers.anthropic import (
+    AnthropicReader,
+    AnthropicWire,
+    MessagesBlock,
+)
 from hookgate.builtin_plugins.providers.openai import (
     DONE,
     STOP_REASONS,
@@ -136,10 +140,24 @@ class OpenAIFrames(OpenAIReader):
             frames: list[dict[str, Any]] = []
             if isinstance(event, ToolUseEvent):
                 call = next(calls)
-                frames = call.frames if call.id else []
+                frames = call.frames if call.id and _agree(call.frames) else []
             elif isinstance(event, StopEvent):
                 frames = self._tail
             yield _with_chunk(event, frames) if frames else event
+
+
+def _agree(frames: Sequence[dict[str, Any]]) -> bool:
+    """Whether clients read of a call's chunks what was judged: its first one alone names it."""
+    for place, frame in enumerate(frames):
+        (fragment,) = frame["choices"][0]["delta"]["tool_calls"]
+        function = fragment.get("function") or {}
+        if fragment.get("type") not in (None, "", "function") or fragment.get("custom"):
+            return False
+        if not isinstance(function.get("arguments", ""), str | None):
+            return False
+        if place and (fragment.get("id") or function.get("name")):
+            return False
+    return True
 
 
 def _with_chunk(event: ModelEvent, data: Any) -> ModelEvent:
@@ -188,11 +206,9 @@ class AnthropicFrames(AnthropicReader):
             case "content_block_stop":
                 block = self._blocks.pop(self._index(event), None)
                 frames = [*(block.frames if block is not None else ()), event]
-                has_id = block is not None and bool(block.start.get("id"))
+                whole = block is not None and bool(block.start.get("id")) and _is_said_once(block)
                 said = [
-                    one
-                    if isinstance(one, ToolUseEvent) and not has_id
-                    else _with_event(one, frames)
+                    one if isinstance(one, ToolUseEvent) and not whole else _with_event(one, frames)
                     for one in self._finish(block)
                 ]
                 return said or (_frame(event),)
@@ -229,6 +245,15 @@ class AnthropicFrames(AnthropicReader):
             return (_frame(event),)
         block.frames.append(event)
         return ()
+
+
+def _is_said_once(block: MessagesBlock) -> bool:
+    """Whether clients read of a call's events the input that was judged."""
+    deltas = [one["delta"] for one in block.frames if one.get("type") == "content_block_delta"]
+    written = [
+        one.get("partial_json") or "" for one in deltas if one.get("type") == "input_json_delta"
+    ]
+    return written == block.pieces and not (any(written) and block.start.get("input"))
 
 
 def _with_event(event: ModelEvent, data: Any) -> ModelEvent:

@@ -342,6 +342,9 @@ RUN_BY_CLIENTS = (
 )
 """The types of calls that a client runs, if they do not say that they are the provider's."""
 
+PIECES_OF_CALLS = tuple(f"response.{kind}" for kind in RUN_BY_CLIENTS if kind != "tool_search_call")
+"""How the events begin that hold pieces of such calls."""
+
 INPUTS = {"tool_search_call": "arguments", "apply_patch_call": "operation"}
 """The field of a call that says what is to be done; ``action`` of all others."""
 
@@ -405,6 +408,8 @@ class ResponsesReader:
         if (pieces := self._open.get(event.get("output_index"))) is not None:
             pieces.append(event)
             return ()
+        if kind.startswith(PIECES_OF_CALLS):
+            return ()  # Of no call that is open: nobody would judge it.
         return (self._frame(event),)
 
     def whole(self, data: bytes) -> Sequence[ModelEvent]:
@@ -455,7 +460,8 @@ class ResponsesReader:
     def _by_client(self, item: object) -> bool:
         if not isinstance(item, dict) or item.get("type") not in RUN_BY_CLIENTS:
             return False
-        return item.get("execution") in (None, "client")
+        # Of all others clients do not read where they are run: they run them.
+        return item["type"] != "tool_search_call" or item.get("execution") in (None, "client")
 
     def _item(self, item: dict[str, Any], event: dict[str, Any]) -> Sequence[ModelEvent]:
         """Return what an item says that is whole, as far as its deltas have not said it."""
@@ -569,6 +575,9 @@ class ResponsesReader:
 def _said_once(event: dict[str, Any]) -> dict[str, Any]:
     """Return an event without the text that it repeats of others."""
     made = _emptied(event) if str(event.get("type")).endswith((".done", ".added")) else event
+    if isinstance(answer := made.get("response"), dict) and answer.get("output"):
+        # What stands in it already is said by nothing else, so nobody has looked at it.
+        made = {**made, "response": {**answer, "output": []}}
     for name in ("part", "item"):
         if isinstance(part := made.get(name), dict):
             made = {**made, name: _emptied(part)}
@@ -592,8 +601,11 @@ def _agree(pieces: Sequence[dict[str, Any]], item: dict[str, Any]) -> bool:
     """Whether the pieces of a call say what its end says, which is what will be judged."""
     field = "arguments" if item["type"] == "function_call" else "input"
     if item["type"] not in ("function_call", "custom_tool_call"):
-        return all(piece["type"].startswith("response.output_item.") for piece in pieces) and (
-            pieces[0].get("item", {}).get("call_id") in (None, item.get("call_id"))
+        return all(
+            piece["type"].startswith("response.output_item.")
+            and isinstance(begun := piece.get("item"), dict)
+            and {**begun, "status": None} == {**item, "status": None}
+            for piece in pieces
         )
     whole, written = item.get(field), []
     for piece in pieces[:-1]:

@@ -601,6 +601,43 @@ def test_a_call_without_an_id_is_told_by_another_and_carries_nothing() -> None:
     assert use.raw is None
 
 
+@pytest.mark.parametrize(
+    "fragment",
+    [
+        {"index": 0, "function": {"name": "Write", "arguments": ""}},
+        {"index": 0, "id": "other", "function": {"arguments": ""}},
+        {"index": 0, "type": "custom", "custom": {"name": "Write", "input": "x"}},
+        {"index": 0, "function": {"arguments": {}}},
+    ],
+)
+def test_a_call_that_later_pieces_change_for_clients_is_not_passed_on(fragment: Any) -> None:
+    first = {"index": 0, "id": "a", "type": "function", "function": {"name": "Bash"}}
+    (use,) = [
+        event
+        for event in told(CHAT, [chunk({"tool_calls": [one]}) for one in (first, fragment)])
+        if isinstance(event, ToolUseEvent)
+    ]
+    assert (use.name, use.raw) == ("Bash", None)
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        {"type": "input_json_delta", "partial_json": '{"q": 1}'},
+        {"type": "thinking_delta", "thinking": '{"q": 1}'},
+    ],
+)
+def test_an_input_that_is_said_twice_is_not_passed_on(delta: Any) -> None:
+    block = {"type": "tool_use", "id": "a", "name": "Bash", "input": {"evil": 1}}
+    frames = [
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        {"type": "content_block_delta", "index": 0, "delta": delta},
+        {"type": "content_block_stop", "index": 0},
+    ]
+    (use,) = [event for event in told(MESSAGES, frames) if isinstance(event, ToolUseEvent)]
+    assert (use.input, use.raw) == ({"q": 1}, None)
+
+
 def test_an_answer_that_its_server_never_ends_carries_its_end() -> None:
     reader = FRAMES[MESSAGES]("acme", pytest.fail)
     end = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}

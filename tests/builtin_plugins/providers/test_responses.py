@@ -384,6 +384,29 @@ def test_calls_of_the_vendors_own_tools_are_the_clients() -> None:
     assert isinstance(opaque, OpaqueDelta)
 
 
+def test_a_call_that_says_it_runs_elsewhere_is_judged_all_the_same() -> None:
+    item = {**CALCULATE, "execution": "server"}
+    added = event("output_item.added", output_index=0, item=item)
+    (call,) = as_it_came(added, event("output_item.done", output_index=0, item=item))
+    assert isinstance(call, ToolUseEvent)
+
+
+def test_no_frame_holds_a_call_or_a_piece_of_one() -> None:
+    began = event("created", response={"id": "r", "output": [CALCULATE]})
+    piece = event("function_call_arguments.done", output_index=0, arguments='{"evil": 1}')
+    (frame,) = as_it_came(began, piece)
+    assert frame.raw is not None
+    assert frame.raw.data["response"] == {"id": "r", "output": []}
+
+
+def test_an_action_that_begins_otherwise_than_it_ends_is_not_passed_on() -> None:
+    item = {"type": "shell_call", "id": "s", "call_id": "c", "action": {"commands": ["ls"]}}
+    other = {**item, "action": {"commands": ["rm -rf /"]}}
+    added = event("output_item.added", output_index=0, item=other)
+    (call,) = as_it_came(added, event("output_item.done", output_index=0, item=item))
+    assert call.raw is None
+
+
 # -- over a socket -----------------------------------------------------------
 
 
