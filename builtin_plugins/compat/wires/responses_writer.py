@@ -158,7 +158,8 @@ class ResponsesWriter:
                 if not self._begun:
                     self._begun = True
                     self._head |= {**frame["response"], "model": self._model, "output": []}
-                response = {**frame["response"], "id": self._head["id"], "model": self._model}
+                names = {"id": self._head["id"], "model": self._model, "output": []}
+                response = {**frame["response"], **names}
                 yield self._stamped({**frame, "response": response})
             return
         yield from self._begin()

@@ -162,6 +162,8 @@ async def test_commands_are_for_the_gateway_and_new_begins_anew(guest: Any, api:
         await api.write("what is my name?")
         await api.write("and what did I ask?")
         await api.until(lambda: len(api.said()) == 7)
+        # What is said while it comes is seen before it is committed.
+        await api.until(lambda: not served.gateway.turns.running())
         host = served.gateway.host
         sessions = await host.operations["sessions.list"].handler(
             Invocation(host=host, principal=Principal.owner()),
