@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -242,11 +242,14 @@ class Users:
             number = 0
             while not (stopping or self.over):
                 number += 1
-                await raw.send_json(
-                    {"jsonrpc": "2.0", "id": number, "method": "chat.send", "params": body}
-                )
+                asked = {"jsonrpc": "2.0", "id": number, "method": "chat.send", "params": body}
+                # What is sent to a socket that closes has not begun; what it told is read yet.
+                with suppress(ConnectionResetError):
+                    await raw.send_json(asked)
                 while True:
                     message = await raw.receive(timeout=LIMIT)
+                    if stopping and message.type is not aiohttp.WSMsgType.TEXT:
+                        break  # It was told, and comes to another one.
                     assert message.type is aiohttp.WSMsgType.TEXT, (message, stopping)
                     frame = json.loads(message.data)
                     stopping = stopping or frame.get("method") == "stopping"

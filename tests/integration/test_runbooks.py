@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -61,7 +62,7 @@ def machine(tmp_path: Path) -> Iterator[dict[str, str]]:
     del laptop
     stubs = {"systemctl": SYSTEMCTL, "pip": "#!/bin/sh\n", "timedatectl": "#!/bin/sh\n"}
     stubs["sleep"] = '#!/bin/sh\n[ "$1" != 10 ] || set -- 5\nexec /bin/sleep "$@"\n'
-    stubs["hookgate"] = f'#!/bin/sh\nexec {sys.executable} -m hookgate "$@"\n'
+    stubs["hookgate"] = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m hookgate "$@"\n'
     for name, text in stubs.items():
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
