@@ -33,6 +33,8 @@ ALICE = Principal(
 class Keys:
     """A plugin that knows keys."""
 
+    name = "known"
+
     def __init__(self, **keys: Any) -> None:
         self.keys = keys
         self.asked: list[Credential] = []
