@@ -273,6 +273,27 @@ def media_of(fields: Fields, media_type: str, data: str, *, name: str = "") -> C
     return part
 
 
+def file_of(fields: Fields, name: str = "") -> ContentPart:
+    """Return the file in the field ``file_data``: base64, as a ``data:`` URL or by itself a PDF.
+
+    Raises:
+        WireError: It is not what it says that it is.
+    """
+    data = fields.needed("file_data")
+    head = DATA_URL.match(data)
+    media, data = (head[1], data[head.end() :]) if head else ("application/pdf", data)
+    return media_of(fields, media, data, name=name)
+
+
+def arguments_of(written: str) -> Mapping[str, Any] | str:
+    """Return a call's arguments: an object, or the text itself where it is none."""
+    try:
+        given = loads(written) if written.strip() else {}
+    except StrictJSONError:
+        return written
+    return given if isinstance(given, dict) else written
+
+
 def url_of(fields: Fields, url: str) -> ContentPart:
     """Return what stands at an address, or in it where it is ``data:``.
 

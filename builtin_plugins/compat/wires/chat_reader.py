@@ -6,7 +6,6 @@ gateway has no word for stays in the body as it came; `Asked.foreign` names it f
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,15 +16,17 @@ from hookgate.builtin_plugins.compat.fields import (
     MOST_TOOLS,
     Asked,
     Fields,
+    arguments_of,
     bad,
     check_calls,
     check_tools,
+    file_of,
     media_of,
     parameters_of,
     tool_of,
     url_of,
 )
-from hookgate.wire import Raw, StrictJSONError, came_as, loads
+from hookgate.wire import Raw, came_as
 
 WIRE = "openai-chat"
 
@@ -76,7 +77,6 @@ OF_PARTS: Mapping[str, frozenset[str]] = {
 }
 
 AUDIO = {"wav": "audio/wav", "mp3": "audio/mpeg"}
-DATA = re.compile(r"data:([a-z]+/[a-z0-9.+-]+);base64,")
 SYSTEM = ("system", "developer")
 CHOICES = ("none", "auto", "required")
 
@@ -211,10 +211,7 @@ def _file(item: Fields, foreign: list[str]) -> Part:
     if "file_data" not in item:
         foreign.append(item.place("file_id"))
         return Link(uri=f"file:{item.needed('file_id')}", name=item.text("filename"))
-    data = item.needed("file_data")
-    head = DATA.match(data)
-    media, data = (head[1], data[head.end() :]) if head else ("application/pdf", data)
-    return media_of(item, media, data, name=item.text("filename"))
+    return file_of(item, item.text("filename"))
 
 
 def _call(item: Fields) -> Part:
@@ -222,15 +219,10 @@ def _call(item: Fields) -> Part:
     if kind != "function":
         item.wrong("type", "`function`: other calls cannot be judged")
     function = item.object("function")
-    written = function.text("arguments")
-    try:
-        given = loads(written) if written.strip() else {}
-    except StrictJSONError:
-        given = None
     use = ToolUse(
         id=item.needed("id"),
         name=function.needed("name"),
-        input=given if isinstance(given, dict) else written,
+        input=arguments_of(function.text("arguments")),
     )
     return came_as(use, Raw(wire=WIRE, data=item.raw))
 

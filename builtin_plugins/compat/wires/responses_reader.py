@@ -25,21 +25,21 @@ from hookgate import (
     ToolUse,
 )
 from hookgate.builtin_plugins.compat.fields import (
-    DATA_URL,
     MOST_MESSAGES,
     MOST_PARTS,
     MOST_TOOLS,
     Asked,
     Fields,
+    arguments_of,
     bad,
     check_calls,
     check_tools,
-    media_of,
+    file_of,
     parameters_of,
     tool_of,
     url_of,
 )
-from hookgate.wire import Raw, StrictJSONError, came_as, loads
+from hookgate.wire import Raw, came_as
 
 WIRE = "openai-responses"
 
@@ -251,12 +251,7 @@ def _by_client(item: Fields) -> bool:
 def _call(item: Fields, kind: str) -> ToolUse | None:
     """Return the call that an item is; None where it is none of the client's."""
     if kind == "function_call":
-        written = item.text("arguments")
-        try:
-            value = loads(written) if written.strip() else {}
-        except StrictJSONError:
-            value = None
-        given: Mapping[str, Any] | str = value if isinstance(value, dict) else written
+        given = arguments_of(item.text("arguments"))
         name = named(item.needed("name"), item.text("namespace"))
     elif kind == "custom_tool_call":
         given = {"input": item.text("input")}
@@ -313,10 +308,7 @@ def _media(item: Fields, kind: str, foreign: list[str]) -> ContentPart:
     if kind == "image" and "image_url" in item:
         return url_of(item, item.needed("image_url"))
     if "file_data" in item:
-        data = item.needed("file_data")
-        head = DATA_URL.match(data)
-        media, data = (head[1], data[head.end() :]) if head else ("application/pdf", data)
-        return media_of(item, media, data, name=item.text("filename"))
+        return file_of(item, item.text("filename"))
     foreign.append(item.place("file_id" if "file_id" in item else "file_url"))
     where = item.text("file_url") or f"file:{item.needed('file_id')}"
     return Link(uri=where, name=item.text("filename"))
