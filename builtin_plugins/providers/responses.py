@@ -256,7 +256,9 @@ class ResponsesWire(OpenAIWire):
 
 def _in_free_text(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return items in which a result has the type that the call before it asks for."""
-    free = {safe_id(item["call_id"]): item for item in items if item["type"] == "custom_tool_call"}
+    free = {
+        safe_id(item["call_id"]): item for item in items if item.get("type") == "custom_tool_call"
+    }
     return [
         {**item, "type": "custom_tool_call_output", "call_id": call["call_id"]}
         if item.get("type") == "function_call_output"

@@ -28,6 +28,7 @@ from hookgate.core.domain.models import (
     Usage,
     UsageEvent,
 )
+from hookgate.wire import Raw, came_as
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -226,6 +227,20 @@ def test_stop_texts_are_refused_by_name() -> None:
 def test_options_cannot_change_what_was_judged(option: str) -> None:
     with pytest.raises(ProviderError, match=option):
         WIRE.body(request(user("hi"), options={option: "x"}))
+
+
+def test_an_item_that_leaves_its_type_out_is_sent_behind_others_as_it_came() -> None:
+    # SDKs send messages so; a denied call has the input written anew.
+    short = {"role": "user", "content": "hello"}
+    raw = Raw(wire=WIRE.name, data={"model": "acme/big", "input": [short]})
+    before = request(came_as(user("hello"), Raw(wire=WIRE.name, data=short)))
+    denied = replace(
+        before,
+        messages=(*before.messages, user("denied")),
+        raw=raw,
+        baseline=before,
+    )
+    assert WIRE.body(denied)["input"] == [short, said("user", "denied")]
 
 
 # -- answers -----------------------------------------------------------------
