@@ -8,7 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -85,6 +92,8 @@ BETAS = ("anthropic-beta", "openai-beta")
 """The headers that say how a body is meant."""
 
 ASKED: TurnKey[Asked] = TurnKey("compat request")
+RAN: TurnKey[ModelRef] = TurnKey("compat model")
+"""The model that was asked last, of several that one name stands for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +226,7 @@ class Guard:
     async def count(self, request: web.Request) -> web.StreamResponse:
         """Serve ``/v1/messages/count_tokens``: never less than the request takes."""
         asked = messages_reader.read(json_object(await _body(request)), counts=True)
-        ref = self._ref(principal_of(request), asked, MESSAGES)
+        ref = self._refs(principal_of(request), asked, MESSAGES)[0]
         counted = ModelRequest(
             model=ref, system=asked.system, messages=asked.messages, tools=asked.tools
         )
@@ -245,27 +254,29 @@ class Guard:
     async def _answer(self, request: web.Request, wire: Wire) -> web.StreamResponse:
         asked = wire.read(json_object(await _body(request)))
         principal = principal_of(request)
-        ref = self._ref(principal, asked, wire)
-        self._check(principal, asked, ref)
+        session = _session(request, asked)
+        refs: Sequence[ModelRef] = self._refs(principal, asked, wire, session)
+        self._check(principal, asked, refs)
+        refs = self._carrying(asked, refs)
         feed = Feed()
         try:
             handle = self.host.start_turn(
                 principal,
                 Origin(provenance=Provenance.EXTERNAL_USER, path="compat"),
-                self._request(request, principal, asked, ref),
+                self._request(request, principal, asked, refs, session),
                 sink=feed.put,
             )
         except BaseException:
             feed.end()
             raise
         handle.turn[ASKED] = asked
+        handle.turn[RAN] = refs[0]
         # What becomes of it when its client leaves is settled here.
         handle.detach()
         handle.task.add_done_callback(lambda _: feed.end())
         headers = {
             **id_headers(request),
             "x-hookgate-turn": handle.turn.id,
-            "x-hookgate-model": str(ref),
             **await limit_headers(self.host, handle.turn, anthropic=wire is MESSAGES),
         }
         answer = GuardedAnswer(self, request, wire, asked, handle, feed)
@@ -273,19 +284,27 @@ class Guard:
             return await answer.stream(headers)
         return await answer.whole(headers)
 
-    def _ref(self, principal: Principal, asked: Asked, wire: Wire) -> ModelRef:
-        ref = self.models.ref(asked.model, getattr(self.settings, wire.provider))
-        if not principal.may_use_model(ref):
-            raise wire_error(
-                "forbidden",
-                f"{principal.id} may not use {asked.model[:200]!r}",
-                action="name a model that GET /v1/models lists",
-                param="model",
-            )
-        return ref
+    def _refs(
+        self, principal: Principal, asked: Asked, wire: Wire, session: str = ""
+    ) -> tuple[ModelRef, ...]:
+        provider = getattr(self.settings, wire.provider)
+        return self.models.refs(asked.model, provider, principal, session)
 
-    def _check(self, principal: Principal, asked: Asked, ref: ModelRef) -> None:
-        """Refuse what nobody could judge, and what the model's wire cannot carry.
+    def _carrying(self, asked: Asked, refs: Sequence[ModelRef]) -> Sequence[ModelRef]:
+        """Return the models that can take all of a request.
+
+        Raises:
+            WireError: There is none: the first one says what it cannot take.
+        """
+        left = [self.not_carried(asked, ref) for ref in refs]
+        able = [ref for ref, why in zip(refs, left, strict=True) if why is None]
+        if not able:
+            told = f"{refs[0]} speaks another wire, which cannot carry it"
+            raise bad(left[0] or "", told, action="leave it out")
+        return able
+
+    def _check(self, principal: Principal, asked: Asked, refs: Sequence[ModelRef]) -> None:
+        """Refuse what nobody could judge, and what the key may not ask for.
 
         Raises:
             WireError: There is such a thing.
@@ -306,8 +325,8 @@ class Guard:
                     f"found {kind!r}, which the provider runs, so that its calls cannot be judged",
                     action="leave it out, or name it in `provider_tools` of the key",
                 )
-        for name in asked.substitutes:
-            other = ModelRef(ref.provider, name)
+        providers = {ref.provider for ref in refs}
+        for other in (ModelRef(one, name) for name in asked.substitutes for one in providers):
             if not principal.may_use_model(other):
                 raise wire_error(
                     "forbidden",
@@ -315,10 +334,6 @@ class Guard:
                     action="leave it out",
                     param="fallbacks" if asked.wire == messages_reader.WIRE else "models",
                 )
-        if (why := self.not_carried(asked, ref)) is not None:
-            raise bad(
-                why, f"{ref} speaks another wire, which cannot carry it", action="leave it out"
-            )
 
     def not_carried(self, asked: Asked, ref: ModelRef) -> str | None:
         """Return what of a request cannot go to a model; None where all of it can."""
@@ -328,14 +343,19 @@ class Guard:
         return left[0] if left else None
 
     def _request(
-        self, request: web.Request, principal: Principal, asked: Asked, ref: ModelRef
+        self,
+        request: web.Request,
+        principal: Principal,
+        asked: Asked,
+        refs: Sequence[ModelRef],
+        session: str,
     ) -> TurnRequest:
         return TurnRequest(
             content="",
-            address=_address(principal, _session(request, asked)),
+            address=_address(principal, session),
             client_tools=asked.tools,
             client_history=asked.messages,
-            model=str(ref),
+            model=tuple(map(str, refs)),
             parameters=asked.parameters,
             system=asked.system,
             ephemeral=True,
@@ -351,6 +371,7 @@ class Guard:
         asked = turn.get(ASKED)
         if asked is None or request.cause != "turn":
             return None
+        turn[RAN] = request.model
         if request.iteration >= DENIED_ROUNDS:
             why = next(
                 (call.decision.reason for call in reversed(turn.calls) if call.decision.reason), ""
@@ -412,7 +433,7 @@ class GuardedAnswer:
             Exception: What the turn ended with.
         """
         frames = [one async for one in self._frames() if isinstance(one, dict)]
-        return _json(self._wire.fold(frames), headers)
+        return _json(self._wire.fold(frames), self._with_model(headers))
 
     async def stream(self, headers: Mapping[str, str]) -> web.StreamResponse:
         """Send the answer while it comes.
@@ -422,6 +443,7 @@ class GuardedAnswer:
         """
         async with aclosing(self._frames()) as frames:
             first = await anext(frames)
+            headers = self._with_model(headers)
             async with EventStream(self._request, headers=headers) as stream:
                 await self._send(stream, first)
                 try:
@@ -438,6 +460,10 @@ class GuardedAnswer:
                         await stream.send(self._wire.last)
         self._leave()
         return stream.response
+
+    def _with_model(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """Return the headers of an answer, with the model that gave it."""
+        return {**headers, "x-hookgate-model": str(self._handle.turn[RAN])}
 
     async def _send(self, stream: EventStream, frame: WireFrame | Comment) -> None:
         if isinstance(frame, Comment):

@@ -25,29 +25,50 @@ class Models:
         self._host = host
         self._settings = settings
 
-    def ref(self, name: str, provider: str) -> ModelRef:
-        """Return the model that a client means.
+    def refs(
+        self, name: str, provider: str, principal: Principal, session: str = ""
+    ) -> tuple[ModelRef, ...]:
+        """Return the models that a client means, in the order in which they are asked.
 
         Args:
             name: The name that it has sent.
             provider: The provider of names without one.
+            principal: Who asks; models that it may not use are left out.
+            session: The client's session; see `Alias.models`.
 
         Raises:
-            WireError: There is no such provider.
+            WireError: There is no such provider, or the principal may use none of the models.
         """
-        meant = self._settings.aliases.get(name, name)
-        first, slash, rest = meant.partition("/")
+        alias = self._settings.aliases.get(name)
+        meant = (self._ref(name, provider),) if alias is None else alias.models(session)
+        known = [ref for ref in meant if ref is not None and ref.provider in self._host.providers]
+        if not known:
+            near = self._near(name, principal)
+            raise WireError.named(
+                "unknown_model",
+                f"no provider here has the model {name[:200]!r}{near}",
+                action="name it as `provider/model`, or give it a name in [plugin.compat.aliases]",
+                param="model",
+            )
+        allowed = tuple(ref for ref in known if principal.may_use_model(ref))
+        if not allowed:
+            raise WireError.named(
+                "forbidden",
+                f"{principal.id} may not use {name[:200]!r}",
+                action="name a model that GET /v1/models lists",
+                param="model",
+            )
+        return allowed
+
+    def _ref(self, name: str, provider: str) -> ModelRef | None:
+        """Return the model of a name that is no alias; None where nobody has it."""
+        first, slash, rest = name.partition("/")
         known = self._host.providers
         if slash and first and rest and first in known:
             return ModelRef(first, rest)
         if provider in known and not (slash and first in self._host.described):
-            return ModelRef(provider, meant)
-        raise WireError.named(
-            "unknown_model",
-            f"no provider here has the model {name[:200]!r}{self._near(name)}",
-            action="name it as `provider/model`, or give it a name in [plugin.compat.aliases]",
-            param="model",
-        )
+            return ModelRef(provider, name)
+        return None
 
     def wire(self, ref: ModelRef) -> str:
         """Return the wire that a model's provider speaks; "" where it does not say."""
@@ -55,15 +76,14 @@ class Models:
 
     def named(self, principal: Principal) -> dict[str, ModelInfo]:
         """Return the models that a principal may use, by the names that it can send."""
-        found = dict(self._all())
-        for alias, meant in self._settings.aliases.items():
-            ref = ModelRef.parse(meant)
-            found[alias] = found.get(meant) or ModelInfo(name=ref.model)
-        return {
-            name: info
-            for name, info in sorted(found.items())
-            if principal.may_use_model(ModelRef.parse(self._settings.aliases.get(name, name)))
-        }
+        every = dict(self._all())
+        meant = {name: ModelRef.parse(name) for name in every}
+        found = {name: every[name] for name, ref in meant.items() if principal.may_use_model(ref)}
+        for name, alias in self._settings.aliases.items():
+            refs = [ref for ref in map(ModelRef.parse, alias.to) if principal.may_use_model(ref)]
+            if refs:
+                found[name] = every.get(str(refs[0])) or ModelInfo(name=refs[0].model)
+        return dict(sorted(found.items()))
 
     def _all(self) -> Iterator[tuple[str, ModelInfo]]:
         for name, provider in self._host.providers.items():
@@ -71,9 +91,9 @@ class Models:
                 if info.name != "*":
                     yield f"{name}/{info.name}", info
 
-    def _near(self, name: str) -> str:
-        names = [*self._settings.aliases, *(one for one, _ in self._all())]
-        near = get_close_matches(name, names, n=1)
+    def _near(self, name: str, principal: Principal) -> str:
+        """Name the nearest model: of those that the key may use, since others are no news to it."""
+        near = get_close_matches(name, self.named(principal), n=1)
         return f", did you mean {near[0]!r}?" if near else ""
 
 

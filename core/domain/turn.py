@@ -346,7 +346,8 @@ class TurnRequest:
         clean_results: Why the tool results in `client_history` are no foreign text, where whoever
             reads it knows; "" taints them.
         tool_results: Results of client-owned tools that an earlier turn waits for.
-        model: The model to ask, ``provider/model``, instead of the agent's.
+        model: The model to ask, ``provider/model``, instead of the agent's; of several the next
+            one where one fails before it has said anything.
         parameters: How it is asked; what is set comes before the agent's own.
         system: Instructions of the caller, which follow the agent's own; in pieces where they came
             so.
@@ -371,7 +372,7 @@ class TurnRequest:
     client_history: tuple[Message, ...] | None = None
     clean_results: str = ""
     tool_results: tuple[ToolResultPart, ...] = ()
-    model: str | None = None
+    model: str | tuple[str, ...] | None = None
     parameters: ModelParameters = AS_CONFIGURED
     system: str | tuple[SystemText, ...] = ""
     taint: Taint = CLEAN

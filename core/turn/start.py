@@ -358,7 +358,7 @@ class Turns:
         """Return how the turn runs if no planner has anything to say."""
         settings = self.host.settings
         return TurnPlan(
-            models=agent.models if request.model is None else (_model(request.model),),
+            models=agent.models if request.model is None else _models(request.model),
             parameters=request.parameters,
             failure_mode=settings.turn.failure_mode,
             tool_selection=settings.turn.tool_selection,
@@ -420,9 +420,9 @@ def _text_of(system: str | tuple[SystemText, ...]) -> str:
     return system if isinstance(system, str) else SystemText.joined(system).text
 
 
-def _model(text: str) -> ModelRef:
+def _models(named: str | tuple[str, ...]) -> tuple[ModelRef, ...]:
     try:
-        return ModelRef.parse(text)
+        return tuple(map(ModelRef.parse, (named,) if isinstance(named, str) else named))
     except ValueError as error:
         raise TurnError(
             str(error), code="invalid_params", action="name the model as `provider/model`"
