@@ -35,7 +35,7 @@ SIZE = 76_000
 LARGE = 64 * 1024 * 1024
 
 
-def request(number: int) -> bytes:
+def request(number: int, model: str = "mock/big") -> bytes:
     """Return a request of `SIZE` bytes; no two are the same."""
     tools = [
         {
@@ -52,7 +52,7 @@ def request(number: int) -> bytes:
         for at in range(TOOLS)
     ]
     body = {
-        "model": "mock/big",
+        "model": model,
         "max_tokens": 32_000,
         "stream": True,
         "system": [

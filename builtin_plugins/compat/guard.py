@@ -7,27 +7,14 @@ and what is on record is as in every other turn.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Callable,
-    Iterable,
-    Mapping,
-    Sequence,
-)
-from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
-from typing import Any
 
 from aiohttp import web
 
 from hookgate import (
-    QUESTIONS,
     Address,
-    Event,
-    EventStream,
     Host,
     ModelRef,
     ModelRequest,
@@ -35,20 +22,18 @@ from hookgate import (
     Principal,
     Provenance,
     Refusal,
-    StoreError,
     Turn,
-    TurnHandle,
     TurnKey,
     TurnRequest,
     new_id,
     principal_of,
     upper_bound,
 )
-from hookgate.builtin_plugins.compat.answers import WireFrame, Writer
+from hookgate.builtin_plugins.compat.answers import Wire
+from hookgate.builtin_plugins.compat.delivery import RAN, Delivery
 from hookgate.builtin_plugins.compat.errors import (
     id_headers,
     is_anthropic,
-    request_id,
 )
 from hookgate.builtin_plugins.compat.fields import Asked, bad, json_object
 from hookgate.builtin_plugins.compat.limits import limit_headers
@@ -67,17 +52,11 @@ from hookgate.builtin_plugins.compat.wires.messages_writer import MessagesWriter
 from hookgate.builtin_plugins.compat.wires.messages_writer import fold as fold_messages
 from hookgate.builtin_plugins.compat.wires.responses_writer import ResponsesWriter
 from hookgate.builtin_plugins.compat.wires.responses_writer import fold as fold_responses
-from hookgate.clients import describe_error, wire_error
+from hookgate.clients import wire_error
 from hookgate.wire import Raw, dumps
 
 BODY_SECONDS = 120.0
 """Seconds that a body may take to arrive."""
-
-LOOK = 0.5
-"""Seconds between two looks at whether the client is still there."""
-
-PING = 10.0
-"""Seconds of silence after which a client of Messages gets a `ping`."""
 
 SPARE = 5.0
 """Seconds before a client would give up in which it is still answered."""
@@ -92,29 +71,6 @@ BETAS = ("anthropic-beta", "openai-beta")
 """The headers that say how a body is meant."""
 
 ASKED: TurnKey[Asked] = TurnKey("compat request")
-RAN: TurnKey[ModelRef] = TurnKey("compat model")
-"""The model that was asked last, of several that one name stands for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wire:
-    """One wire, as clients speak it.
-
-    Attributes:
-        provider: The setting that names the provider of models without one.
-        read: Reads a request.
-        writer: Makes the writer of an answer.
-        fold: Makes one answer of frames.
-        named: Whether each event has its type as its name.
-        last: What ends a stream that is whole.
-    """
-
-    provider: str
-    read: Callable[[dict[str, Any]], Asked]
-    writer: Callable[[Asked], Writer]
-    fold: Callable[[Iterable[WireFrame]], WireFrame]
-    named: bool
-    last: str
 
 
 CHAT = Wire(
@@ -131,7 +87,7 @@ MESSAGES = Wire(
     writer=lambda asked: MessagesWriter(asked.model),
     fold=fold_messages,
     named=True,
-    last="",
+    pings=True,
 )
 
 RESPONSES = Wire(
@@ -140,55 +96,11 @@ RESPONSES = Wire(
     writer=ResponsesWriter,
     fold=fold_responses,
     named=True,
-    last="",
 )
 
 
 MODE = "guard"
 """What a request is asked in, and what a key may be held to."""
-
-
-class Feed:
-    """The events of one turn for whoever writes its answer; None where there was silence."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[Event | None] = deque()
-        self._ready = asyncio.Event()
-        self._over = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._quiet()
-
-    def put(self, event: Event | None) -> None:
-        """Take an event; never waits."""
-        self._waiting.append(event)
-        self._ready.set()
-
-    def end(self) -> None:
-        """Nothing follows."""
-        self._over = True
-        self._ready.set()
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _quiet(self) -> None:
-        self.put(None)
-        self._timer = asyncio.get_running_loop().call_later(PING, self._quiet)
-
-    async def __aiter__(self) -> AsyncIterator[Event | None]:
-        while True:
-            while self._waiting:
-                yield self._waiting.popleft()
-            if self._over:
-                return
-            self._ready.clear()
-            await self._ready.wait()
-
-
-@dataclass(frozen=True, slots=True)
-class Comment:
-    """A line of a stream that clients pass over."""
-
-    text: str
 
 
 class Guard:
@@ -258,31 +170,22 @@ class Guard:
         refs: Sequence[ModelRef] = self._refs(principal, asked, wire, session)
         self._check(principal, asked, refs)
         refs = self._carrying(asked, refs)
-        feed = Feed()
-        try:
-            handle = self.host.start_turn(
-                principal,
-                Origin(provenance=Provenance.EXTERNAL_USER, path="compat"),
-                self._request(request, principal, asked, refs, session),
-                sink=feed.put,
-            )
-        except BaseException:
-            feed.end()
-            raise
+        delivery = Delivery(self, request, wire, asked)
+        handle = self.host.start_turn(
+            principal,
+            Origin(provenance=Provenance.EXTERNAL_USER, path="compat"),
+            self._request(request, principal, asked, refs, session),
+            sink=delivery.take,
+        )
         handle.turn[ASKED] = asked
         handle.turn[RAN] = refs[0]
-        # What becomes of it when its client leaves is settled here.
-        handle.detach()
-        handle.task.add_done_callback(lambda _: feed.end())
+        delivery.follow(handle)
         headers = {
             **id_headers(request),
             "x-hookgate-turn": handle.turn.id,
             **await limit_headers(self.host, handle.turn, anthropic=wire is MESSAGES),
         }
-        answer = GuardedAnswer(self, request, wire, asked, handle, feed)
-        if asked.stream:
-            return await answer.stream(headers)
-        return await answer.whole(headers)
+        return await (delivery.stream if asked.stream else delivery.whole)(headers)
 
     def _refs(
         self, principal: Principal, asked: Asked, wire: Wire, session: str = ""
@@ -400,150 +303,6 @@ class Guard:
             with suppress(ValueError):
                 limits.append(max(float(request.headers.get(name, "")) - SPARE, 0.0))
         return min(limits)
-
-
-class GuardedAnswer:
-    """One answer on its way to its client."""
-
-    def __init__(
-        self,
-        guard: Guard,
-        request: web.Request,
-        wire: Wire,
-        asked: Asked,
-        handle: TurnHandle,
-        feed: Feed,
-    ) -> None:
-        self._guard = guard
-        self._host = guard.host
-        self._request = request
-        self._wire = wire
-        self._writer = wire.writer(asked)
-        self._handle = handle
-        self._feed = feed
-        self._limits: list[asyncio.TimerHandle] = []
-        self._look()
-
-    # -- as a whole, or while it comes ---------------------------------------------------
-
-    async def whole(self, headers: Mapping[str, str]) -> web.Response:
-        """Return the answer in one piece.
-
-        Raises:
-            Exception: What the turn ended with.
-        """
-        frames = [one async for one in self._frames() if isinstance(one, dict)]
-        return _json(self._wire.fold(frames), self._with_model(headers))
-
-    async def stream(self, headers: Mapping[str, str]) -> web.StreamResponse:
-        """Send the answer while it comes.
-
-        Raises:
-            Exception: What the turn ended with before anything of an answer had come.
-        """
-        async with aclosing(self._frames()) as frames:
-            first = await anext(frames)
-            headers = self._with_model(headers)
-            async with EventStream(self._request, headers=headers) as stream:
-                await self._send(stream, first)
-                try:
-                    async for frame in frames:
-                        await self._send(stream, frame)
-                except Exception as error:
-                    if isinstance(error, ConnectionResetError):
-                        raise
-                    told = describe_error(self._host, error)
-                    for frame in self._writer.fail(told, request_id(self._request)):
-                        await self._send(stream, frame)
-                else:
-                    if self._wire.last:
-                        await stream.send(self._wire.last)
-        self._leave()
-        return stream.response
-
-    def _with_model(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """Return the headers of an answer, with the model that gave it."""
-        return {**headers, "x-hookgate-model": str(self._handle.turn[RAN])}
-
-    async def _send(self, stream: EventStream, frame: WireFrame | Comment) -> None:
-        if isinstance(frame, Comment):
-            stream.comment(frame.text)
-            return
-        event = str(frame.get("type", "")) if self._wire.named else ""
-        await stream.send(dumps(frame), event=event)
-
-    async def _frames(self) -> AsyncGenerator[WireFrame | Comment, None]:
-        """Yield what the client is sent.
-
-        Raises:
-            Exception: What the turn ended with.
-        """
-        writer, begun = self._writer, False
-        try:
-            async for event in self._feed:
-                if event is None:
-                    if begun and self._wire is MESSAGES:
-                        yield {"type": "ping"}
-                    continue
-                if event.type == "approval" and (asked := self._asked(event)):
-                    begun = True
-                    yield Comment(f"approval {asked}")
-                for frame in writer.take(event):
-                    begun = True
-                    yield frame
-            turn = await self._handle.wait()
-            refused = turn.error is not None and turn.error.code == DENIED
-            if turn.ending == "cancelled" and not self._host.ready:
-                # Another gateway takes it, or this one once it is there again.
-                raise wire_error(
-                    "stopping",
-                    "the gateway stops, and the answer was not whole",
-                    action="send it again in a moment",
-                    retry_after=1,
-                )
-            if turn.error is not None and not refused:
-                raise turn.error
-            for frame in writer.end(turn, str(turn.error) if refused else ""):
-                yield frame
-        finally:
-            for timer in self._limits:
-                timer.cancel()
-
-    # -- who is asked ----------------------------------------------------------------------
-
-    def _asked(self, event: Event) -> str:
-        """Return the id of a question that waits from now on, no longer than the client."""
-        question = event.data.get("id")
-        if event.data.get("state") != "pending" or not isinstance(question, str):
-            return ""
-        loop = asyncio.get_running_loop()
-        end = loop.call_later(self._guard.held(self._request), self._expire, question)
-        self._limits.append(end)
-        return question
-
-    def _expire(self, question: str) -> None:
-        async def end() -> None:
-            with suppress(StoreError):
-                why = "the client waits no longer"
-                await self._host[QUESTIONS].end(question, "expired", why)
-
-        self._host.spawn(end(), name=f"compat: end {question}")
-
-    # -- the client --------------------------------------------------------------------------
-
-    def _look(self) -> None:
-        """See to whether the client is still there, while its turn runs."""
-        if self._handle.over:
-            return
-        transport = self._request.transport
-        if transport is None or transport.is_closing():
-            self._leave()
-            return
-        asyncio.get_running_loop().call_later(LOOK, self._look)
-
-    def _leave(self) -> None:
-        if self._guard.settings.cancel_on_disconnect:
-            self._handle.cancel("its client has gone")
 
 
 def _betas(request: web.Request) -> tuple[tuple[str, str], ...]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
+import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,9 +14,9 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.builtin_plugins.providers.raw import RawServer, Wire, raw_server
-from tests.builtin_plugins.providers.transcripts import ANTHROPIC, OPENAI, sse
-from tests.support.script import settings
-from tests.support.wire import Served
+from tests.builtin_plugins.providers.transcripts import ANTHROPIC, OPENAI, chunk, sse
+from tests.support.script import settings, until
+from tests.support.wire import Served, small_buffers
 
 from hookgate import Gateway, ModelEvent, TextDelta, Turn, hookimpl
 from hookgate.builtin_plugins import BUILTIN
@@ -257,3 +260,33 @@ async def test_a_client_of_one_wire_is_answered_by_the_other(tmp_path: Path) -> 
             "tool_use",
             64,
         )
+
+
+@BOTH
+async def test_a_client_that_reads_late_misses_nothing(path: str, tmp_path: Path) -> None:
+    texts = [f"{number:04d} {'x' * 40_000}" for number in range(150)]
+    answer = [chunk({"content": text}) for text in texts] + OPENAI[-2:]
+    if path == MESSAGES:
+        deltas = [{"type": "text_delta", "text": text} for text in texts]
+        block = {"index": 0, "content_block": {"type": "text", "text": ""}}
+        said = [{"type": "content_block_delta", "index": 0, "delta": one} for one in deltas]
+        start = {"type": "content_block_start", **block}
+        answer = [ANTHROPIC[0], start, *said, {"type": "content_block_stop", "index": 0}]
+        answer += ANTHROPIC[-2:]
+    async with relayed(tmp_path, answer) as (one, _):
+        client = socket.socket()
+        small_buffers(client)
+        client.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(client, ("127.0.0.1", one.listener.port))
+        reader, writer = await asyncio.open_connection(sock=client, limit=4096)
+        body = json.dumps({**BODIES[path], "tools": []}).encode()
+        head = f"POST {path} HTTP/1.1\r\nHost: {one.host}\r\nConnection: close\r\n"
+        head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body)
+        await until(lambda: bool(one.gate.host.running()))
+        await until(lambda: not one.gate.host.running())
+        got = (await reader.read()).decode()
+        writer.close()
+    assert [text[:4] for text in texts] == re.findall(r"([0-9]{4}) x{9}", got)
+    assert got.rstrip().endswith("0")
+    assert ("[DONE]" if path == CHAT else "message_stop") in got
