@@ -29,6 +29,7 @@ from hookgate import (
     principal_of,
     upper_bound,
 )
+from hookgate.builtin_plugins.compat import embeddings
 from hookgate.builtin_plugins.compat.answers import Wire
 from hookgate.builtin_plugins.compat.delivery import RAN, Delivery
 from hookgate.builtin_plugins.compat.errors import (
@@ -146,6 +147,28 @@ class Guard:
         headers = {**id_headers(request), "x-hookgate-counted": "upper-bound"}
         return _json({"input_tokens": bound(counted)}, headers)
 
+    async def embeddings(self, request: web.Request) -> web.StreamResponse:
+        """Serve ``/v1/embeddings``."""
+        asked = embeddings.read(json_object(await _body(request)))
+        principal = principal_of(request)
+        self._check_mode(principal)
+        session = _session(request, "")
+        refs = self.models.refs(asked.model, self.settings.openai, principal, session)
+        wanted = TurnRequest(
+            **embeddings.as_turn(asked),
+            address=_address(principal, session),
+            model=tuple(map(str, refs)),
+        )
+        turn, made = await embeddings.embedded(self.host, principal, asked, wanted)
+        headers = {
+            **id_headers(request),
+            "x-hookgate-turn": turn.id,
+            "x-hookgate-model": str(turn.get(RAN, refs[0])),
+            **await limit_headers(self.host, turn, anthropic=False),
+        }
+        body = await embeddings.answer(asked, turn, made)
+        return web.Response(body=body, content_type="application/json", headers=headers)
+
     async def list_models(self, request: web.Request) -> web.Response:
         """Serve the list of models in the form of the vendor whose SDK asks."""
         found = self.models.named(principal_of(request))
@@ -166,7 +189,7 @@ class Guard:
     async def _answer(self, request: web.Request, wire: Wire) -> web.StreamResponse:
         asked = wire.read(json_object(await _body(request)))
         principal = principal_of(request)
-        session = _session(request, asked)
+        session = _session(request, asked.session)
         refs: Sequence[ModelRef] = self._refs(principal, asked, wire, session)
         self._check(principal, asked, refs)
         refs = self._carrying(asked, refs)
@@ -212,14 +235,7 @@ class Guard:
         Raises:
             WireError: There is such a thing.
         """
-        modes = principal.claims.get("modes")
-        if modes is not None and MODE not in modes:
-            raise wire_error(
-                "forbidden",
-                f"{principal.id} may not ask in the mode {MODE!r}: it has "
-                f"{', '.join(modes) or 'none'}",
-                action="name a model of one of its modes, or have its key changed",
-            )
+        self._check_mode(principal)
         allowed = principal.claims.get("provider_tools", self.settings.provider_tools)
         for kind in asked.hosted:
             if not any(fnmatchcase(kind, glob) for glob in allowed):
@@ -237,6 +253,21 @@ class Guard:
                     action="leave it out",
                     param="fallbacks" if asked.wire == messages_reader.WIRE else "models",
                 )
+
+    def _check_mode(self, principal: Principal) -> None:
+        """Refuse a key that may not ask in this mode.
+
+        Raises:
+            WireError: It may not.
+        """
+        modes = principal.claims.get("modes")
+        if modes is not None and MODE not in modes:
+            raise wire_error(
+                "forbidden",
+                f"{principal.id} may not ask in the mode {MODE!r}: it has "
+                f"{', '.join(modes) or 'none'}",
+                action="name a model of one of its modes, or have its key changed",
+            )
 
     def not_carried(self, asked: Asked, ref: ModelRef) -> str | None:
         """Return what of a request cannot go to a model; None where all of it can."""
@@ -271,6 +302,8 @@ class Guard:
 
     def refusal(self, turn: Turn, request: ModelRequest) -> Refusal | None:
         """Refuse a model that was denied its calls too often, or that cannot take the request."""
+        if request.embed is not None:
+            turn[RAN] = request.model
         asked = turn.get(ASKED)
         if asked is None or request.cause != "turn":
             return None
@@ -309,9 +342,9 @@ def _betas(request: web.Request) -> tuple[tuple[str, str], ...]:
     return tuple((name, request.headers[name]) for name in BETAS if name in request.headers)
 
 
-def _session(request: web.Request, asked: Asked) -> str:
+def _session(request: web.Request, own: str) -> str:
     named = (request.headers.get(name, "") for name in SESSION_HEADERS)
-    found = next((one for one in named if one), asked.session)
+    found = next((one for one in named if one), own)
     if len(found) > LONGEST_SESSION:
         raise bad("", f"found a session of {len(found)} characters, expected 200 at most")
     return found or new_id("once")

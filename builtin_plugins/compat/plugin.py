@@ -55,6 +55,7 @@ class Plugin:
         served_paths: tuple[tuple[Path, Sequence[str], str, str, str], ...] = (
             ("chat", openai, "POST", "chat/completions", "chat"),
             ("responses", openai, "POST", "responses", "responses"),
+            ("embeddings", openai, "POST", "embeddings", "embeddings"),
             ("messages", anthropic, "POST", "messages", "messages"),
             ("count_tokens", anthropic, "POST", "messages/count_tokens", "count"),
             ("models", (*openai, "/anthropic"), "GET", "models", "list_models"),
@@ -67,8 +68,10 @@ class Plugin:
             for prefix in prefixes:
                 where = f"{prefix}/v1/{rest}"
                 routes.add(method, where, served(name), access=ACCESS, max_body=body)
-        for name in ("v1/chat", "v1/responses", "v1/messages", "v1/models", "openai", "anthropic"):
-            routes.errors(f"/{name}", _shaped)
+        for name in ("chat", "responses", "embeddings", "messages", "models"):
+            routes.errors(f"/v1/{name}", _shaped)
+        routes.errors("/openai", _shaped)
+        routes.errors("/anthropic", _shaped)
         routes.error_code(DENIED, 403, "The model's calls were denied too often.")
         routes.error_code(NOT_CARRIED, 400, "The model's wire cannot carry a field of the request.")
 

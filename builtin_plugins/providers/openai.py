@@ -155,6 +155,7 @@ class OpenAIWire:
         self._limit_field = limit_field
         base = base_url.rstrip("/")
         self.url, self.models_url = f"{base}/chat/completions", f"{base}/models"
+        self.embeddings_url = f"{base}/embeddings"
         self.headers: Mapping[str, str] = {"authorization": f"Bearer {key}"} if key else {}
 
     def body(self, request: ModelRequest) -> dict[str, Any]:

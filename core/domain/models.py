@@ -297,6 +297,32 @@ def source_of(plugin: str, kind: str, key: str = "") -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Embed:
+    """What is to be turned into vectors.
+
+    Attributes:
+        inputs: One for each vector: a text, or the numbers of its tokens as the model has them.
+        dimensions: The length of the vectors; None for the model's own.
+    """
+
+    inputs: tuple[str | tuple[int, ...], ...]
+    dimensions: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedded(WirePart):
+    """The vectors that a provider has made of a request's `embed`.
+
+    Attributes:
+        vectors: One for each input, in their order.
+        usage: What the provider reports; None where it says nothing.
+    """
+
+    vectors: Sequence[Sequence[float]] = field(repr=False)
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
     """One attempt at one model. Frozen before the first `before_model_call` sees it.
 
@@ -320,6 +346,8 @@ class ModelRequest:
         raw: The body of the client's request, where it is passed on: a provider of that wire sends
             it as it came, but for what differs here from `baseline`.
         baseline: What `raw` says, as a request: what is the same here is sent as it came.
+        embed: What is to be turned into vectors, where no answer is asked for: the messages hold
+            the same as text, for whoever judges, changes and counts it.
         sized: What it is made of, once somebody has looked; see `kit.tokens.bounds.sizes_of`.
     """
 
@@ -340,6 +368,7 @@ class ModelRequest:
     parameters: ModelParameters = AS_CONFIGURED
     raw: Raw | None = field(default=None, repr=False)
     baseline: ModelRequest | None = field(default=None, repr=False, compare=False)
+    embed: Embed | None = None
     sized: Any = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -442,7 +471,14 @@ class Frame:
 
 
 ModelEvent: TypeAlias = (
-    TextDelta | ReasoningDelta | ToolUseEvent | OpaqueDelta | UsageEvent | StopEvent | Frame
+    TextDelta
+    | ReasoningDelta
+    | ToolUseEvent
+    | OpaqueDelta
+    | UsageEvent
+    | StopEvent
+    | Frame
+    | Embedded
 )
 """What a model says, piece by piece.
 
@@ -521,6 +557,9 @@ class Provider(Protocol):
     One that sends a request as it came, where its `ModelRequest.raw` is of the same wire, says so
     by an attribute ``wire``, the name of that: ``openai-chat`` or ``anthropic-messages``, or
     another one by its own name.
+
+    One whose models make vectors has ``async embed(turn, request) -> Embedded`` as well, which is
+    called in the place of `stream` where the request has an `embed`.
 
     One that knows its bills has ``bound(request) -> int`` as well: the most tokens of input that
     a request can be billed for. Of others, `kit.tokens.bounds.upper_bound` is taken.

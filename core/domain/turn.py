@@ -29,7 +29,7 @@ from hookgate.core.domain.models import AS_CONFIGURED, ModelParameters, ModelRef
 
 if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Selection
-    from hookgate.core.domain.models import SystemText
+    from hookgate.core.domain.models import Embed, SystemText
     from hookgate.core.domain.parts import Image, Raw
     from hookgate.core.domain.tools import Decision, Tool, ToolCall, ToolResult
     from hookgate.core.registry.snapshots import Snapshot
@@ -361,6 +361,9 @@ class TurnRequest:
             verbatim request: what else is added to or left out of one would not be in it.
         whole: Whether the answer is read at its end. Its pieces are told all the same, some
             tenths of a second together.
+        embed: What is to be turned into vectors, in the place of an answer; they come in one event
+            ``embedded`` whose value is an `Embedded`. Only of a verbatim request, whose messages
+            hold the same as text.
     """
 
     content: str
@@ -380,6 +383,7 @@ class TurnRequest:
     verbatim: bool = False
     whole: bool = False
     raw: Raw | None = field(default=None, repr=False)
+    embed: Embed | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -436,6 +436,9 @@ def _check_honoured(request: TurnRequest) -> None:
     if request.raw is not None and not request.verbatim:
         wrong = "`raw` without `verbatim`: what the gateway adds and chooses would not be in it"
         action = "set `verbatim`, or leave `raw` out"
+    elif request.embed is not None and not request.verbatim:
+        wrong = "`embed` without `verbatim`: what the gateway adds and chooses would not be in it"
+        action = "set `verbatim`, or leave `embed` out"
     elif request.verbatim and request.tool_results:
         wrong = "`verbatim` with `tool_results`: what is read as it came has them in their places"
         action = "put the results into `client_history`"

@@ -368,6 +368,7 @@ class Rounds:
                 parameters=said,
                 whole=turn.whole,
                 raw=turn.raw,
+                embed=self._asked.embed,
             )
         is_longer = len(self._messages) > len(first.messages)
         return replace(

@@ -69,6 +69,7 @@ class Wire(Protocol):
         name: What it is called, where a request says that it came by it.
         url: Where requests are sent.
         models_url: Where its server lists its models.
+        embeddings_url: Where it makes vectors; "" for nowhere.
         headers: The protocol's own headers, the key among them.
         passed: Names of headers that are passed on with a request that is sent as it came.
     """
@@ -77,6 +78,7 @@ class Wire(Protocol):
     passed: frozenset[str]
     url: str
     models_url: str
+    embeddings_url: str
     headers: Mapping[str, str]
 
     def body(self, request: ModelRequest) -> dict[str, Any]:
