@@ -122,7 +122,7 @@ PAGES = {
     *("/", "/health", "/ready", "/metrics", "/ws", "/v1/operations/{name}", "/v1/session"),
     *("/webhook/{channel}", "/ui", "/ui/", "/ui/{digest}/{file}"),
     *("/v1/chat/completions", "/openai/v1/chat/completions"),
-    *("/v1/responses", "/openai/v1/responses"),
+    *(f"{at}/v1/{end}" for at in ("", "/openai") for end in ("responses", "embeddings")),
     *(f"{at}/v1/messages{end}" for at in ("", "/anthropic") for end in ("", "/count_tokens")),
     *(f"{at}/v1/models{end}" for at in ("", "/openai", "/anthropic") for end in ("", "/{model}")),
 }
