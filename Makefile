@@ -16,6 +16,7 @@ DEV := .venv/stamp-dev
 PYTEST_ARGS ?=
 GUARDS_ARGS ?=
 WEIGH_ARGS ?=
+BENCH_ARGS ?=
 EXTRAS := wasm,postgres,sentence-transformers,ed25519,otel,testing
 
 # -- set-up -------------------------------------------------------------------------
@@ -192,7 +193,7 @@ bench: $(DEV)  ## every benchmark; each prints both sides and their ratio
 	@$(PY) -m benchmarks
 
 bench-quick: $(DEV)  ## the same in a short form, for a look
-	@$(PY) -m benchmarks --quick
+	@$(PY) -m benchmarks --quick $(BENCH_ARGS)
 
 weigh: $(DEV)  ## count what the product weighs, against what is recorded
 	@$(PY) -m benchmarks.weight $(WEIGH_ARGS)
