@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from hookgate import ErrorAnswer, Event, StopReason, Turn
+from hookgate import ErrorAnswer, Event, StopEvent, StopReason, Turn
 from hookgate.builtin_plugins.compat.fields import Asked
 
 WireFrame: TypeAlias = dict[str, Any]
@@ -31,6 +31,11 @@ MESSAGES_STOPS: Mapping[StopReason, str] = {
     "max_tokens": "max_tokens",
     "refusal": "refusal",
 }
+
+
+def stop_of(stop: StopEvent | None, turn: Turn) -> StopReason | None:
+    """Return why the model has stopped: as its provider said, or as the turn has it."""
+    return turn.stop if stop is None else stop.reason
 
 
 class Writer(Protocol):

@@ -27,7 +27,7 @@ from hookgate import (
     TurnRequest,
 )
 from hookgate.builtin_plugins.compat.fields import Fields, bad, kind_of
-from hookgate.wire import Raw, dumps
+from hookgate.wire import Raw, came_as, dumps
 
 WIRE = "openai-embeddings"
 MOST_INPUTS = 2048
@@ -127,9 +127,10 @@ def as_turn(asked: AskedVectors) -> dict[str, Any]:
     """Return what a turn is asked: the texts are there for whoever judges and counts them."""
     given = asked.embed.inputs
     parts = tuple(Text(one if isinstance(one, str) else str(list(one))) for one in given)
+    message = came_as(Message(role="user", parts=parts), Raw(wire=WIRE, data=asked.body))
     return {
         "content": "",
-        "client_history": (Message(role="user", parts=parts),),
+        "client_history": (message,),
         "parameters": WRITES_NOTHING,
         "ephemeral": True,
         "verbatim": True,

@@ -61,6 +61,8 @@ class Asked:
         hosted: The tools that the provider would run, by their types.
         substitutes: The models that the provider may ask in the place of the one that is named.
         session: What the body names the client's session.
+        conversation: The conversation that it goes on with, by its name.
+        previous: The answer that it goes on with, by its id.
     """
 
     wire: str
@@ -76,6 +78,13 @@ class Asked:
     hosted: tuple[str, ...] = ()
     substitutes: tuple[str, ...] = ()
     session: str = ""
+    conversation: str = ""
+    previous: str = ""
+
+    @property
+    def is_kept_here(self) -> bool:
+        """Whether the client sends what is new alone."""
+        return bool(self.conversation or self.previous)
 
 
 def bad(param: str, message: str, *, action: str = "") -> WireError:
@@ -322,11 +331,12 @@ def parameters_of(fields: Fields, given: Mapping[str, Any]) -> ModelParameters:
         raise bad(fields.at, str(error)) from None
 
 
-def check_calls(messages: Sequence[tuple[str, Message]]) -> None:
+def check_calls(messages: Sequence[tuple[str, Message]], *, is_all: bool = True) -> None:
     """Refuse a conversation in which a call and its result cannot find each other.
 
     Args:
         messages: Where each message stands, and the message.
+        is_all: Whether nothing stands before it.
 
     Raises:
         WireError: Two calls have one id, or a result answers no call before it.
@@ -335,7 +345,7 @@ def check_calls(messages: Sequence[tuple[str, Message]]) -> None:
     answered: set[str] = set()
     for at, message in messages:
         for part in message.tool_results:
-            if part.tool_use_id not in made:
+            if is_all and part.tool_use_id not in made:
                 told = f"found a result of {part.tool_use_id[:80]!r}, which is no call before it"
                 raise bad(at, told, action="leave it out, or send the message that calls it")
             if part.tool_use_id in answered:

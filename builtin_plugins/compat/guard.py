@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from aiohttp import web
 
 from hookgate import (
     Address,
+    Effect,
     Host,
     ModelRef,
     ModelRequest,
@@ -44,6 +46,14 @@ from hookgate.builtin_plugins.compat.models import (
     anthropic_models,
     openai_model,
     openai_models,
+)
+from hookgate.builtin_plugins.compat.modes import (
+    AGENT,
+    HEADER,
+    Meant,
+    agent_request,
+    check_mode,
+    meant,
 )
 from hookgate.builtin_plugins.compat.settings import DENIED, NOT_CARRIED, CompatSettings
 from hookgate.builtin_plugins.compat.wires import chat_reader, messages_reader, responses_reader
@@ -100,10 +110,6 @@ RESPONSES = Wire(
 )
 
 
-MODE = "guard"
-"""What a request is asked in, and what a key may be held to."""
-
-
 class Guard:
     """Answers requests of the vendors' wires.
 
@@ -139,7 +145,15 @@ class Guard:
     async def count(self, request: web.Request) -> web.StreamResponse:
         """Serve ``/v1/messages/count_tokens``: never less than the request takes."""
         asked = messages_reader.read(json_object(await _body(request)), counts=True)
-        ref = self._refs(principal_of(request), asked, MESSAGES)[0]
+        principal = principal_of(request)
+        found = self._meant(principal, asked, MESSAGES)
+        if not found.refs:
+            raise bad(
+                "model",
+                f"{asked.model[:200]!r} is an agent, which sees to what fits its context itself",
+                action="ask it without counting",
+            )
+        ref = found.refs[0]
         counted = ModelRequest(
             model=ref, system=asked.system, messages=asked.messages, tools=asked.tools
         )
@@ -151,7 +165,7 @@ class Guard:
         """Serve ``/v1/embeddings``."""
         asked = embeddings.read(json_object(await _body(request)))
         principal = principal_of(request)
-        self._check_mode(principal)
+        check_mode(principal, "guard")
         session = _session(request, "")
         refs = self.models.refs(asked.model, self.settings.openai, principal, session)
         wanted = TurnRequest(
@@ -189,32 +203,32 @@ class Guard:
     async def _answer(self, request: web.Request, wire: Wire) -> web.StreamResponse:
         asked = wire.read(json_object(await _body(request)))
         principal = principal_of(request)
-        session = _session(request, asked.session)
-        refs: Sequence[ModelRef] = self._refs(principal, asked, wire, session)
-        self._check(principal, asked, refs)
-        refs = self._carrying(asked, refs)
+        session = asked.conversation or _session(request, asked.session)
+        found = self._meant(principal, asked, wire, session, request.headers.get(HEADER, ""))
+        wanted = self._request(request, principal, asked, found, session)
         delivery = Delivery(self, request, wire, asked)
         handle = self.host.start_turn(
             principal,
             Origin(provenance=Provenance.EXTERNAL_USER, path="compat"),
-            self._request(request, principal, asked, refs, session),
+            wanted,
             sink=delivery.take,
         )
         handle.turn[ASKED] = asked
-        handle.turn[RAN] = refs[0]
+        handle.turn[RAN] = handle.turn.plan.models[0]
         delivery.follow(handle)
         headers = {
             **id_headers(request),
             "x-hookgate-turn": handle.turn.id,
+            "x-hookgate-mode": found.mode,
             **await limit_headers(self.host, handle.turn, anthropic=wire is MESSAGES),
         }
         return await (delivery.stream if asked.stream else delivery.whole)(headers)
 
-    def _refs(
-        self, principal: Principal, asked: Asked, wire: Wire, session: str = ""
-    ) -> tuple[ModelRef, ...]:
+    def _meant(
+        self, principal: Principal, asked: Asked, wire: Wire, session: str = "", wanted: str = ""
+    ) -> Meant:
         provider = getattr(self.settings, wire.provider)
-        return self.models.refs(asked.model, provider, principal, session)
+        return meant(self.models, principal, asked.model, provider, session, wanted)
 
     def _carrying(self, asked: Asked, refs: Sequence[ModelRef]) -> Sequence[ModelRef]:
         """Return the models that can take all of a request.
@@ -235,7 +249,7 @@ class Guard:
         Raises:
             WireError: There is such a thing.
         """
-        self._check_mode(principal)
+        responses_reader.check_kept(asked)
         allowed = principal.claims.get("provider_tools", self.settings.provider_tools)
         for kind in asked.hosted:
             if not any(fnmatchcase(kind, glob) for glob in allowed):
@@ -254,21 +268,6 @@ class Guard:
                     param="fallbacks" if asked.wire == messages_reader.WIRE else "models",
                 )
 
-    def _check_mode(self, principal: Principal) -> None:
-        """Refuse a key that may not ask in this mode.
-
-        Raises:
-            WireError: It may not.
-        """
-        modes = principal.claims.get("modes")
-        if modes is not None and MODE not in modes:
-            raise wire_error(
-                "forbidden",
-                f"{principal.id} may not ask in the mode {MODE!r}: it has "
-                f"{', '.join(modes) or 'none'}",
-                action="name a model of one of its modes, or have its key changed",
-            )
-
     def not_carried(self, asked: Asked, ref: ModelRef) -> str | None:
         """Return what of a request cannot go to a model; None where all of it can."""
         if self.models.wire(ref) == asked.wire:
@@ -281,12 +280,27 @@ class Guard:
         request: web.Request,
         principal: Principal,
         asked: Asked,
-        refs: Sequence[ModelRef],
+        found: Meant,
         session: str,
     ) -> TurnRequest:
+        """Return what a turn is to be asked.
+
+        Raises:
+            WireError: The mode, or the model, cannot take the request.
+        """
+        refs, address = found.refs, _address(principal, session)
+        if found.mode == AGENT:
+            return replace(
+                agent_request(self.host, asked, self.settings.system_tokens),
+                agent=found.agent,
+                model=tuple(map(str, refs)) or None,
+                address=address,
+            )
+        self._check(principal, asked, refs)
+        refs = self._carrying(asked, refs)
         return TurnRequest(
             content="",
-            address=_address(principal, session),
+            address=address,
             client_tools=asked.tools,
             client_history=asked.messages,
             model=tuple(map(str, refs)),
@@ -294,6 +308,7 @@ class Guard:
             system=asked.system,
             ephemeral=True,
             verbatim=True,
+            host_tools=found.tools,
             raw=Raw(wire=asked.wire, data=asked.body, headers=_betas(request)),
             whole=not asked.stream,
         )
@@ -308,7 +323,7 @@ class Guard:
         if asked is None or request.cause != "turn":
             return None
         turn[RAN] = request.model
-        if request.iteration >= DENIED_ROUNDS:
+        if _denied_rounds(turn, request) >= DENIED_ROUNDS:
             why = next(
                 (call.decision.reason for call in reversed(turn.calls) if call.decision.reason), ""
             )
@@ -317,7 +332,7 @@ class Guard:
                 message=f"Stopped by the gateway: {DENIED_ROUNDS} times the model called a tool, "
                 f"and the call was denied: {why}",
             )
-        if (name := self.not_carried(asked, request.model)) is not None:
+        if turn.verbatim and (name := self.not_carried(asked, request.model)) is not None:
             return Refusal(
                 code=NOT_CARRIED,
                 message=f"`{name}`: {request.model} speaks another wire, which cannot carry it",
@@ -336,6 +351,15 @@ class Guard:
             with suppress(ValueError):
                 limits.append(max(float(request.headers.get(name, "")) - SPARE, 0.0))
         return min(limits)
+
+
+def _denied_rounds(turn: Turn, request: ModelRequest) -> int:
+    """Return in how many rounds of a turn its model had a call denied."""
+    if turn.verbatim and not turn.host_tools:
+        return request.iteration  # There is no other reason to ask it again.
+    denied = {one.call.id for one in turn.calls if one.decision.effect is Effect.DENY}
+    results = [message.tool_results for message in turn.messages if message.turn == turn.id]
+    return sum(any(part.tool_use_id in denied for part in parts) for parts in results)
 
 
 def _betas(request: web.Request) -> tuple[tuple[str, str], ...]:

@@ -7,7 +7,10 @@ from difflib import get_close_matches
 from typing import Any
 
 from hookgate import Host, ModelInfo, ModelRef, Principal, WireError
-from hookgate.builtin_plugins.compat.settings import CompatSettings
+from hookgate.builtin_plugins.compat.settings import Alias, CompatSettings
+
+AGENT = "agent/"
+"""What the name of an agent begins with, where a model's is expected."""
 
 EPOCH = "1970-01-01T00:00:00Z"
 """When a model was made of which nobody says it."""
@@ -70,6 +73,28 @@ class Models:
             return ModelRef(provider, name)
         return None
 
+    def alias(self, name: str) -> Alias | None:
+        """Return what a name stands for in the settings; None where it is none of theirs."""
+        return self._settings.aliases.get(name)
+
+    def agent(self, name: str) -> str:
+        """Return the agent that a client means by a model's name; "" where it means none.
+
+        Raises:
+            WireError: There is no such agent.
+        """
+        alias = self.alias(name)
+        agent = alias.agent if alias is not None else name.removeprefix(AGENT)
+        if agent in ("", name) or agent in self._host.agents():
+            return "" if agent == name else agent
+        known = ", ".join(f"{AGENT}{one}" for one in self._host.agents())
+        raise WireError.named(
+            "unknown_model",
+            f"{name[:200]!r} is the agent {agent[:200]!r}, and there is none of that name",
+            action=f"name one of {known}, or a model as `provider/model`",
+            param="model",
+        )
+
     def wire(self, ref: ModelRef) -> str:
         """Return the wire that a model's provider speaks; "" where it does not say."""
         return getattr(self._host.providers.get(ref.provider), "wire", "")
@@ -81,9 +106,21 @@ class Models:
         found = {name: every[name] for name, ref in meant.items() if principal.may_use_model(ref)}
         for name, alias in self._settings.aliases.items():
             refs = [ref for ref in map(ModelRef.parse, alias.to) if principal.may_use_model(ref)]
+            if not self._allowed(principal, alias):
+                continue
             if refs:
                 found[name] = every.get(str(refs[0])) or ModelInfo(name=refs[0].model)
+            elif alias.agent:
+                found[name] = ModelInfo(name=alias.agent)
+        if may_ask(principal, "agent"):
+            agents = filter(principal.may_use_agent, self._host.agents())
+            found |= {f"{AGENT}{name}": ModelInfo(name=name) for name in agents}
         return dict(sorted(found.items()))
+
+    def _allowed(self, principal: Principal, alias: Alias) -> bool:
+        agent = alias.agent
+        known = not agent or (agent in self._host.agents() and principal.may_use_agent(agent))
+        return known and may_ask(principal, alias.mode)
 
     def _all(self) -> Iterator[tuple[str, ModelInfo]]:
         for name, provider in self._host.providers.items():
@@ -95,6 +132,12 @@ class Models:
         """Name the nearest model: of those that the key may use, since others are no news to it."""
         near = get_close_matches(name, self.named(principal), n=1)
         return f", did you mean {near[0]!r}?" if near else ""
+
+
+def may_ask(principal: Principal, mode: str) -> bool:
+    """Whether a principal may ask in a mode: all may, but for keys that name others."""
+    modes = principal.claims.get("modes")
+    return modes is None or mode in modes
 
 
 def openai_model(name: str, info: ModelInfo) -> dict[str, Any]:

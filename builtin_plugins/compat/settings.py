@@ -34,12 +34,13 @@ class Alias(Section):
 
     to: tuple[Target, ...] = Field(default=(), max_length=16)
     """The models, as `provider/model`, or one of them alone: where one fails before it has said
-    anything, the next one is asked."""
+    anything, the next one is asked. An agent has its own where none are named."""
     weights: tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...] = ()
     """How often each of `to` comes first, beside the others; none: always the first one. Requests
     of one session begin with one model. A model of the weight 0 is asked where others fail."""
     mode: Mode = "guard"
-    """What the gateway adds: nothing."""
+    """What the gateway adds: in `guard` nothing, in `assist` some of its tools, in `agent` all that
+    an agent has."""
     tools: tuple[Name, ...] = ()
     """Globs of the gateway's tools that are offered as well, in the mode `assist`."""
     agent: str = Field(default="", max_length=200)
@@ -47,9 +48,7 @@ class Alias(Section):
 
     @model_validator(mode="after")
     def _fits(self) -> Alias:
-        if self.mode != "guard":
-            raise ValueError(f"found the mode {self.mode!r}, expected `guard`: there is no other")
-        if not self.to:
+        if not self.to and self.mode != "agent":
             raise ValueError("found no model, expected `to` with one at least")
         if len(set(self.to)) < len(self.to):
             raise ValueError("found a model twice in `to`, expected each one once")
@@ -58,8 +57,14 @@ class Alias(Section):
                 f"found {len(self.weights)} weights for {len(self.to)} models in `to`, expected "
                 "one for each, not all of them 0"
             )
-        if self.tools or self.agent:
-            raise ValueError("`tools` and `agent` are of other modes, expected neither in `guard`")
+        for name, mode in (("tools", "assist"), ("agent", "agent")):
+            has, needs = bool(getattr(self, name)), self.mode == mode
+            if has is not needs:
+                found = "no" if needs else "a"
+                raise ValueError(
+                    f"found {found} `{name}` in the mode {self.mode!r}: the mode `{mode}` has it, "
+                    "and no other"
+                )
         return self
 
     def models(self, session: str) -> tuple[ModelRef, ...]:
@@ -111,5 +116,7 @@ class CompatSettings(Section):
     hold_seconds: float = Field(default=600, gt=0, le=604_800)
     """How long an answer waits at most for somebody who is asked. A client that says how long it
     waits itself is answered 5 s before that."""
+    system_tokens: int = Field(default=1000, ge=0)
+    """The most tokens of a client's own instructions to an agent; they stand below the agent's."""
     cancel_on_disconnect: bool = True
     """Whether a turn is cancelled when its client goes away."""

@@ -342,7 +342,9 @@ class TurnRequest:
             plugin has declared are checked before the turn begins: see `RequestFlag`.
         client_tools: Tools that the caller runs itself.
         client_history: The conversation so far, where the caller keeps it. A call in it counts as
-            decided only where this gateway released it in the same session.
+            decided only where this gateway released it in the same session. A message with its
+            `turn` set is of a turn of this gateway, of which the caller was not shown all: it is
+            believed to say what it is tainted with.
         clean_results: Why the tool results in `client_history` are no foreign text, where whoever
             reads it knows; "" taints them.
         tool_results: Results of client-owned tools that an earlier turn waits for.
@@ -354,9 +356,11 @@ class TurnRequest:
         taint: Where untrusted text in the message came from: what a channel passes on of
             strangers, for example.
         ephemeral: Whether nothing of the turn is to be kept but the record, the ledger and what
-            taints the session. It waits for no lane. Refused so far.
+            taints the session. It waits for no lane.
         verbatim: Whether the model is to read the request as it is: without history, blocks of
-            plugins and tools of the gateway. Refused so far.
+            plugins and tools of the gateway.
+        host_tools: Globs of those tools of the gateway that a verbatim request is offered as well,
+            behind the client's; they run here.
         raw: The whole body that the request came as, for a provider of the same wire. Only of a
             verbatim request: what else is added to or left out of one would not be in it.
         whole: Whether the answer is read at its end. Its pieces are told all the same, some
@@ -381,6 +385,7 @@ class TurnRequest:
     taint: Taint = CLEAN
     ephemeral: bool = False
     verbatim: bool = False
+    host_tools: tuple[str, ...] = ()
     whole: bool = False
     raw: Raw | None = field(default=None, repr=False)
     embed: Embed | None = field(default=None, repr=False)
@@ -582,6 +587,7 @@ class Turn:
         system: Instructions of the request, which follow the agent's own.
         whole: Whether its answer is read at its end; see `TurnRequest`.
         verbatim: Whether the model reads the request as it came; see `TurnRequest`.
+        host_tools: Globs of the gateway's tools that it offers all the same.
         ephemeral: Whether nothing of it is kept: learn nothing from it, and remember nothing.
         raw: The body that the request came as, where it is passed on.
         tags: Router tags.
@@ -627,6 +633,7 @@ class Turn:
     system: str = ""
     whole: bool = False
     verbatim: bool = False
+    host_tools: tuple[str, ...] = ()
     ephemeral: bool = False
     raw: Raw | None = field(repr=False, default=None)
     client_tools: tuple[Tool, ...] = ()

@@ -37,6 +37,7 @@ from hookgate.core.turn.handle import TurnEvents, TurnHandle
 from hookgate.core.turn.hold import TurnRun
 from hookgate.core.turn.model.call import ModelCall
 from hookgate.core.turn.shared import SessionLanes
+from hookgate.core.turn.tools.call import matches
 from hookgate.core.turn.tools.held import admitted
 from hookgate.core.turn.tools.inner import InnerCalls, json_ready
 from hookgate.core.turn.tools.offer import usable_tools
@@ -298,8 +299,7 @@ class Turns:
         snapshot = self.snapshot()
         believed = host.settings.gateway.believe_client_flags
         taint = request.taint if parent is None else request.taint | parent.taint
-        # What is read as it came offers no tool of the gateway's, whose name one could take.
-        own = {} if request.verbatim else snapshot.tools
+        own = _offerable(snapshot.tools, request)
 
         turn = Turn(
             id=turn_id,
@@ -326,6 +326,7 @@ class Turns:
             system=_text_of(request.system),
             whole=request.whole,
             verbatim=request.verbatim,
+            host_tools=request.host_tools,
             ephemeral=request.ephemeral,
             raw=request.raw,
             client_tools=admitted(request.client_tools, own, principal, believed),
@@ -416,6 +417,13 @@ def _depth(turn: Turn) -> int:
     return depth
 
 
+def _offerable(tools: Mapping[str, Tool], request: TurnRequest) -> Mapping[str, Tool]:
+    """Return the gateway's tools that a request may be offered: other names are free."""
+    if not request.verbatim:
+        return tools
+    return {name: tool for name, tool in tools.items() if matches(name, request.host_tools)}
+
+
 def _text_of(system: str | tuple[SystemText, ...]) -> str:
     return system if isinstance(system, str) else SystemText.joined(system).text
 
@@ -439,6 +447,9 @@ def _check_honoured(request: TurnRequest) -> None:
     elif request.embed is not None and not request.verbatim:
         wrong = "`embed` without `verbatim`: what the gateway adds and chooses would not be in it"
         action = "set `verbatim`, or leave `embed` out"
+    elif request.host_tools and not request.verbatim:
+        wrong = "`host_tools` without `verbatim`: all tools of its agent are there anyway"
+        action = "leave it out"
     elif request.verbatim and request.tool_results:
         wrong = "`verbatim` with `tool_results`: what is read as it came has them in their places"
         action = "put the results into `client_history`"

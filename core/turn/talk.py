@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hookgate.core.domain.models import ModelRef, Refusal
+    from hookgate.core.domain.tools import Tool
     from hookgate.core.domain.turn import Turn, TurnRequest
     from hookgate.core.hooks.caller import HookAnswer
     from hookgate.core.host import Host
@@ -134,6 +135,7 @@ class Rounds:
         self._calls = calls
         self._turn = turn
         self._asked = request
+        self._first: ModelRequest | None = None
         self._baseline: ModelRequest | None = None
         self._came: Mapping[str, ToolUseEvent] = {}
         self._system: tuple[SystemText, ...] = ()
@@ -323,14 +325,7 @@ class Rounds:
         turn, counter = self._turn, self._host.tokens
         if turn.verbatim:
             return self._request_as_it_came(model, attempt)
-        # What others wrote of their tools is shown as the sanitizers let it through.
-        faces = turn.snapshot.faces
-        tools = tuple(
-            [
-                faces.get(name, tool) if tool.owner == "host" else tool
-                for name, tool in turn.offered.items()
-            ]
-        )
+        tools = self._shown()
         tokens = self._tokens + schema_tokens(tools, counter)
         asked, agent = turn.plan.parameters, turn.agent
         return ModelRequest(
@@ -349,15 +344,29 @@ class Rounds:
             parameters=asked,
         )
 
+    def _shown(self) -> tuple[Tool, ...]:
+        """Return what is offered as the model reads it.
+
+        What others wrote of their tools is shown as the sanitizers let it through.
+        """
+        turn = self._turn
+        faces = turn.snapshot.faces
+        return tuple(
+            [
+                faces.get(name, tool) if tool.owner == "host" else tool
+                for name, tool in turn.offered.items()
+            ]
+        )
+
     def _request_as_it_came(self, model: ModelRef, attempt: int) -> ModelRequest:
         """Return what is asked where nothing is added: the request, as far as it goes by now."""
         turn, asked = self._turn, self._turn.plan.parameters
-        first = self._baseline
+        first = self._first
         if first is None:
-            tools = tuple(turn.offered.values())
+            tools = self._shown()
             self._tokens += schema_tokens(tools, self._host.tokens)
             said = self._asked.parameters
-            first = self._baseline = ModelRequest(
+            first = self._first = ModelRequest(
                 model=model,
                 system=self._system,
                 messages=tuple(self._messages),
@@ -383,8 +392,21 @@ class Rounds:
             attempt=attempt,
             iteration=turn.iteration,
             input_tokens=self._tokens,
-            baseline=first,
+            baseline=self._came_as(first),
         )
+
+    def _came_as(self, first: ModelRequest) -> ModelRequest:
+        """Return what the body says as a request: nothing that stands beside it since."""
+        if self._baseline is None:
+            messages = tuple([one for one in first.messages if one.raw is not None])
+            tools = tuple([tool for tool in first.tools if tool.owner == "client"])
+            # Where all of it came so they are the very same: that is what a provider goes by.
+            self._baseline = first
+            if len(messages) < len(first.messages):
+                self._baseline = replace(self._baseline, messages=messages)
+            if len(tools) < len(first.tools):
+                self._baseline = replace(self._baseline, tools=tools)
+        return self._baseline
 
     def _bound(self, model: ModelRef) -> int:
         """Return the most tokens that a model writes of which nobody has asked for fewer."""

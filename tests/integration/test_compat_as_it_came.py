@@ -8,6 +8,7 @@ import re
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,16 @@ from tests.builtin_plugins.providers.transcripts import ANTHROPIC, OPENAI, chunk
 from tests.support.script import settings, until
 from tests.support.wire import Served, small_buffers
 
-from hookgate import Gateway, ModelEvent, TextDelta, Turn, hookimpl
+from hookgate import (
+    Gateway,
+    Message,
+    ModelEvent,
+    TextDelta,
+    ToolCall,
+    ToolResult,
+    Turn,
+    hookimpl,
+)
 from hookgate.builtin_plugins import BUILTIN
 from hookgate.core.gateway.serve import listen
 
@@ -74,6 +84,20 @@ BODIES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 ANSWERS: dict[str, Sequence[Any]] = {CHAT: OPENAI, MESSAGES: ANTHROPIC}
+
+
+class Reads:
+    """A plugin that changes what the client says and what its tools have found."""
+
+    name = "reads"
+
+    @hookimpl
+    def receive_message(self, turn: Turn, message: Message) -> Message:
+        return message.with_texts(lambda text: text.replace("4111", "[card]"))
+
+    @hookimpl
+    def after_tool_call(self, turn: Turn, call: ToolCall, result: ToolResult) -> ToolResult:
+        return replace(result, content=result.text.replace("4222", "[card]"))
 
 
 class Masks:
@@ -290,3 +314,33 @@ async def test_a_client_that_reads_late_misses_nothing(path: str, tmp_path: Path
     assert [text[:4] for text in texts] == re.findall(r"([0-9]{4}) x{9}", got)
     assert got.rstrip().endswith("0")
     assert ("[DONE]" if path == CHAT else "message_stop") in got
+
+
+@BOTH
+async def test_what_a_plugin_changes_in_a_request_is_sent_as_it_is_now(
+    path: str, tmp_path: Path
+) -> None:
+    if path == CHAT:
+        function = {"name": "Read", "arguments": "{}"}
+        calls = {"tool_calls": [{"id": "c1", "type": "function", "function": function}]}
+        messages: list[Any] = [
+            {"role": "assistant", "content": None, **calls},
+            {"role": "tool", "tool_call_id": "c1", "content": "of 4222"},
+            {"role": "user", "content": "pay with 4111"},
+        ]
+    else:
+        use = {"type": "tool_use", "id": "c1", "name": "Read", "input": {}}
+        found = {"type": "tool_result", "tool_use_id": "c1", "content": "of 4222"}
+        said = {"type": "text", "text": "pay with 4111"}
+        messages = [
+            {"role": "assistant", "content": [use]},
+            {"role": "user", "content": [found, said]},
+        ]
+    body = {**BODIES[path], "messages": [{"role": "user", "content": "go"}, *messages]}
+    async with relayed(tmp_path, ANSWERS[path], plugins=[Reads()]) as (one, upstream):
+        # What was read taints, so somebody would be asked about the call in the answer.
+        reading = asyncio.create_task(streamed(one, path, body))
+        await until(lambda: bool(upstream.requests))
+        reading.cancel()
+    sent = json.dumps(upstream.requests[0]["messages"])
+    assert ("4111" in sent, "4222" in sent, sent.count("[card]")) == (False, False, 2)

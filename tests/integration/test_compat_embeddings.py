@@ -326,3 +326,19 @@ async def test_providers_of_others_can_make_vectors_and_need_not(tmp_path: Path)
             one.url + PATH, json={"model": "third/x", "input": "fail"}
         ) as told:
             assert told.status == 503
+
+
+class Reads:
+    name = "reads"
+
+    @hookimpl
+    def receive_message(self, turn: Turn, message: Message) -> Message:
+        return message.with_texts(lambda text: text.replace("secret", "***"))
+
+
+async def test_what_a_plugin_makes_of_the_message_is_what_is_sent(tmp_path: Path) -> None:
+    upstream = Upstream()
+    async with served(tmp_path, upstream, Reads()) as one:
+        await one.post(PATH, {"model": "e", "input": ["my secret", [3, 4]]})
+    (sent,) = upstream.asked
+    assert sent["input"] == ["my ***", [3, 4]]

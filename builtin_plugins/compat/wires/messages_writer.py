@@ -16,6 +16,7 @@ from hookgate.builtin_plugins.compat.answers import (
     came_by,
     joined,
     merge,
+    stop_of,
 )
 from hookgate.builtin_plugins.compat.errors import anthropic_error
 from hookgate.builtin_plugins.compat.wires.messages_reader import UNSIGNED
@@ -236,7 +237,8 @@ class MessagesWriter:
     def _reason(self, turn: Turn) -> str:
         if turn.ending == "awaiting_client":
             return "tool_use"
-        return MESSAGES_STOPS.get(self._stop.reason, "end_turn") if self._stop else "end_turn"
+        reason = stop_of(self._stop, turn)
+        return MESSAGES_STOPS.get(reason, "end_turn") if reason else "end_turn"
 
     def _ended(self, frame: WireFrame, turn: Turn, said: str) -> WireFrame:
         """Return the end with the usage of all rounds, and with the reason that holds now."""

@@ -61,6 +61,8 @@ MAPPED = frozenset(
         "service_tier",
         "prompt_cache_key",
         "user",
+        "conversation",
+        "previous_response_id",
     )
 )
 """The fields that the gateway has a word for."""
@@ -79,12 +81,6 @@ HARMLESS = frozenset(
 )
 """The fields that change nothing of an answer, or nothing that another wire would do."""
 
-KEPT_THERE = {
-    "previous_response_id": "the conversation so far",
-    "conversation": "the conversation so far",
-    "prompt": "the prompt",
-}
-"""Fields that have the provider take something that stands with it, and what."""
 
 REFERENCE = frozenset(("client:reference",))
 """The taint of an item that is named alone, and stands with the provider."""
@@ -160,6 +156,8 @@ def read(body: dict[str, Any]) -> Asked:
         foreign=(*fields.beyond(MAPPED | HARMLESS), *foreign),
         hosted=hosted,
         session=fields.text("prompt_cache_key"),
+        conversation=_named_conversation(fields),
+        previous=fields.text("previous_response_id"),
     )
 
 
@@ -169,15 +167,36 @@ def _refuse(fields: Fields) -> None:
         other = "/v1/chat/completions" if "messages" in fields else ""
         action = f"send it to {other}" if other else "send `input`"
         raise bad("input", "expected text, or a list of items", action=action)
-    for name, what in KEPT_THERE.items():
-        if name in fields:
-            raise bad(
-                name,
-                f"{what} would stand with the provider, where nobody can see to it",
-                action="send the whole conversation in `input`",
-            )
+    if "prompt" in fields:
+        raise bad(
+            "prompt",
+            "the prompt would stand with the provider, where nobody can see to it",
+            action="send the whole conversation in `input`",
+        )
+    if "conversation" in fields and "previous_response_id" in fields:
+        raise bad("conversation", "found `previous_response_id` beside it, expected one of them")
     if fields.flag("background"):
         fields.wrong("background", "false: an answer is judged while it comes")
+
+
+def _named_conversation(fields: Fields) -> str:
+    if isinstance(fields.raw.get("conversation"), dict):
+        return fields.object("conversation").needed("id")
+    return fields.text("conversation")
+
+
+def check_kept(asked: Asked) -> None:
+    """Refuse to go on with what stands with the provider.
+
+    Raises:
+        WireError: The request asks for that.
+    """
+    if asked.is_kept_here:
+        raise bad(
+            "conversation" if asked.conversation else "previous_response_id",
+            "the conversation so far would stand with the provider, where nobody can see to it",
+            action="send the whole conversation in `input`, or ask an agent: `agent/NAME`",
+        )
 
 
 def _instructions(fields: Fields) -> tuple[SystemText, ...]:
@@ -214,7 +233,8 @@ def _conversation(
         placed.append((item.at, came_as(_message(item, kind, foreign), raw)))
     if not placed:
         raise bad("input", "expected an item that is none of the system's")
-    check_calls(placed)
+    goes_on = "conversation" in fields or "previous_response_id" in fields
+    check_calls(placed, is_all=not goes_on)
     return front, tuple(message for _, message in placed)
 
 

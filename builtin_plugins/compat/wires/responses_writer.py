@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from hookgate import ErrorAnswer, Event, StopEvent, Turn, Usage, new_id
-from hookgate.builtin_plugins.compat.answers import WireFrame, came_by
+from hookgate.builtin_plugins.compat.answers import WireFrame, came_by, stop_of
 from hookgate.builtin_plugins.compat.errors import openai_error
 from hookgate.builtin_plugins.compat.fields import Asked
 from hookgate.wire import Raw, dumps
@@ -123,7 +123,8 @@ class ResponsesWriter:
             yield from self._add("message", said)
         yield from self._close()
         last = self._last[-1] if self._last and not said else None
-        reason = ENDS.get(self._stop.reason, "") if self._stop and not said else ""
+        stop = stop_of(self._stop, turn)
+        reason = ENDS.get(stop, "") if stop and not said else ""
         kind = "response.incomplete" if reason else "response.completed"
         response = {**self._head, "status": kind.removeprefix("response.")}
         response["incomplete_details"] = {"reason": reason} if reason else None

@@ -26,7 +26,7 @@ from hookgate.core.turn.model.streams import Filtered, StreamSource, close
 from hookgate.core.turn.tools.sound import at_least, note_usage, sound_usage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
     from hookgate.core.domain.models import Embedded, ModelEvent, ModelRequest, StopReason
     from hookgate.core.domain.turn import Turn
@@ -290,7 +290,8 @@ def _as_changed(request: ModelRequest) -> ModelRequest:
     embed, first = request.embed, request.baseline
     if embed is None or first is None or request.messages == first.messages:
         return request
-    texts, before = _texts(request), _texts(first)
+    # What was changed before it came so far stands in no message that came as it is.
+    texts, before = _texts(request), _texts(first) or list(map(_text, embed.inputs))
     if not len(texts) == len(before) == len(embed.inputs):
         raise ProviderError(
             "rejected",
@@ -303,6 +304,10 @@ def _as_changed(request: ModelRequest) -> ModelRequest:
         for given, now, then in zip(embed.inputs, texts, before, strict=True)
     )
     return replace(request, embed=replace(embed, inputs=inputs), raw=None)
+
+
+def _text(given: str | Sequence[int]) -> str:
+    return given if isinstance(given, str) else str(list(given))
 
 
 def _texts(request: ModelRequest) -> list[str]:
