@@ -251,6 +251,10 @@ _outputs_of = attrgetter(*Usage.OUTPUTS)
 _counts_of = attrgetter(*Usage.COUNTS)
 
 
+BETWEEN = "\n\n"
+"""What ends a block that stands in a message, so that it does not run into what follows."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemText(WirePart):
     """One piece of the instructions.
@@ -328,8 +332,9 @@ class ModelRequest:
 
     Attributes:
         model: The model that is asked.
-        system: The instructions, stable pieces first.
-        messages: The conversation, oldest first.
+        system: The instructions, and those blocks that stay the same from turn to turn.
+        messages: The conversation, oldest first. In front of what began the turn stands a
+            message of the user's side with the other blocks, if there are any: `is_context`.
         tools: The tools that are offered, in a stable order.
         max_output_tokens: The most tokens that the model may write.
         temperature: The sampling temperature; None leaves it to the provider.
@@ -382,8 +387,9 @@ class ModelRequest:
     def sources(self) -> Mapping[str, str]:
         """What stands in the request, by `SystemText.source`: the text of the piece, as it is sent.
 
-        Blocks that came behind tool calls stand among the messages, and are here as well. A
-        piece that was joined of several stands here under each of theirs, whole.
+        Blocks of this turn alone, and those that came behind tool calls, stand among the
+        messages, and are here as well. A piece that was joined of several stands here under
+        each of theirs, whole.
         """
         parts = (part for message in self.messages for part in message.parts)
         pieces: tuple[SystemText | Text, ...] = (
@@ -391,7 +397,7 @@ class ModelRequest:
             *(part for part in parts if isinstance(part, Text)),
         )
         return {
-            source: piece.text
+            source: piece.text.removesuffix(BETWEEN)
             for piece in pieces
             if piece.text.strip()
             for source in piece.source.split()

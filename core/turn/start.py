@@ -32,6 +32,7 @@ from hookgate.core.domain.turn import (
 from hookgate.core.hooks.tasks import EXPIRED, Expiry, InSessionOrder, contained_task
 from hookgate.core.registry.agents import check_agent
 from hookgate.core.registry.flags import FlagReader
+from hookgate.core.turn.context import Windows
 from hookgate.core.turn.end import ending_of
 from hookgate.core.turn.handle import TurnEvents, TurnHandle
 from hookgate.core.turn.hold import TurnRun
@@ -73,6 +74,7 @@ class Turns:
         router: Chooses the agents.
         snapshot: Returns what a turn that starts now draws on.
         lanes: The lanes of sessions.
+        windows: Where the histories of sessions begin.
         after: What follows turns, in the order of their session.
     """
 
@@ -89,6 +91,7 @@ class Turns:
         self.snapshot = snapshot
         self.after = InSessionOrder()
         self.lanes = SessionLanes(host)
+        self.windows = Windows()
         self._inner = InnerCalls(host, calls)
         self._flags = FlagReader(host.flags)
         self._running: dict[str, TurnHandle] = {}

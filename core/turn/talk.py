@@ -15,13 +15,19 @@ from hookgate import hookspecs
 from hookgate.core.domain.errors import NotAllowedError, ProviderError, RefusedError, TurnError
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import Message, join_taints, new_id
-from hookgate.core.domain.models import ModelRequest, SystemText, ToolUseEvent
+from hookgate.core.domain.models import BETWEEN, ModelRequest, SystemText, ToolUseEvent
 from hookgate.core.domain.parts import Text
 from hookgate.core.domain.strict_json import well_formed
 from hookgate.core.domain.turn import TurnAnswer
 from hookgate.core.hooks.tasks import raise_if_cancelled
 from hookgate.core.registry.flags import FAILURE_MODE
-from hookgate.core.turn.context import Block, ContextBuilder, Past, message_tokens
+from hookgate.core.turn.context import (
+    Block,
+    ContextBuilder,
+    Past,
+    message_tokens,
+    newest_within,
+)
 from hookgate.core.turn.model.call import ModelCall
 from hookgate.core.turn.model.reply import Reply
 from hookgate.core.turn.tools.offer import choose_tools, schema_tokens
@@ -35,7 +41,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Turn, TurnRequest
     from hookgate.core.hooks.caller import HookAnswer
     from hookgate.core.host import Host
-    from hookgate.core.turn.context import Context
+    from hookgate.core.turn.context import Context, Windows
     from hookgate.core.turn.tools.call import ToolCalls
 
 UNREAD = (
@@ -54,6 +60,9 @@ PLANNED = ("models", "parameters", "deadline", "retries", "retry_delay", "retry_
 OUTPUT_BOUND = 32_000
 """The most tokens of an answer for which neither the request nor its model has a limit: what a
 budget holds for it. It is not sent where the request is passed on as it came."""
+
+HISTORY_LEFT = 0.5
+"""The share of its room that is left to a history that has none for one turn more."""
 
 FAILURE_CHARS = 500
 """Characters that an error tells of what a tool said."""
@@ -130,9 +139,12 @@ def _warn(turn: Turn, code: str, message: str, action: str) -> None:
 class Rounds:
     """The rounds of one turn: a request to a model, then the tools that it calls for."""
 
-    def __init__(self, host: Host, calls: ToolCalls, turn: Turn, request: TurnRequest) -> None:
+    def __init__(
+        self, host: Host, calls: ToolCalls, windows: Windows, turn: Turn, request: TurnRequest
+    ) -> None:
         self._host = host
         self._calls = calls
+        self._windows = windows
         self._turn = turn
         self._asked = request
         self._first: ModelRequest | None = None
@@ -190,15 +202,52 @@ class Rounds:
             builder.add(
                 Block(kind="soul", text=turn.system, plugin="core", key="request", stable=True)
             )
+        if turn.plan.history == "server":
+            start = self._windows.start(turn.session, past.older, turn.plan.history_turns)
+            turn.history = tuple(past.begin_at(start))
         builder.add_history(past.optional)
         await self._gather(builder)
-        context = builder.pack(needed)
+        context = self._packed(builder, past, needed)
         turn.history = tuple(past.ordered(context.history))
         self._use(builder, context)
-        self._system = context.system
+        self._system = tuple([piece for piece in context.system if piece.stable])
         self._messages = [*turn.history, *turn.messages]
         count = self._host.tokens.count
         self._tokens = context.of_messages + sum([count(piece.text) for piece in context.system])
+        self._add_beside([piece for piece in context.system if not piece.stable])
+
+    def _packed(self, builder: ContextBuilder, past: Past, needed: Sequence[Message]) -> Context:
+        """Pack; where the history has no room, have it begin so late that it has for some turns."""
+        turn, counter = self._turn, self._host.tokens
+        context = builder.pack(needed)
+        is_cut = "history" in [item.kind for item in context.left_out]
+        if turn.plan.history != "server" or past.rounds or not is_cut or not context.history:
+            return context
+        room = sum([message_tokens(message, counter) for message in context.history])
+        kept = newest_within(past.older, room * HISTORY_LEFT, counter)
+        self._windows.begin(turn.session, past.older[-kept:])
+        builder.keep_history(kept)
+        return builder.pack(needed)
+
+    def _add_beside(self, pieces: Sequence[SystemText]) -> None:
+        """Put what is for this turn alone beside what began it.
+
+        Behind the history, so that a request begins as the one before it did: what caches know.
+        """
+        if not pieces:
+            return
+        own = [message.role for message in self._turn.messages]
+        place = len(self._messages) - len(own) + (own.index("user") if "user" in own else len(own))
+        self._messages.insert(place, self._said_of(pieces))
+
+    def _said_of(self, pieces: Sequence[SystemText]) -> Message:
+        """Return blocks as a message; none runs into what stands behind it."""
+        return Message(
+            role="user",
+            parts=tuple([Text(piece.text + BETWEEN, piece.source) for piece in pieces]),
+            taint=join_taints(piece.taint for piece in pieces),
+            turn=self._turn.id,
+        )
 
     def _read_as_it_came(self) -> None:
         """Have the model read the request: its own texts and messages, and nothing beside them."""
@@ -224,14 +273,7 @@ class Rounds:
         if not context.system:
             return
         self._use(builder, context)
-        self._add(
-            Message(
-                role="user",
-                parts=tuple(Text(piece.text, piece.source) for piece in context.system),
-                taint=join_taints(piece.taint for piece in context.system),
-                turn=self._turn.id,
-            )
-        )
+        self._add(self._said_of(context.system))
 
     def _add(self, message: Message) -> None:
         """Put a message in front of the model, behind all others."""

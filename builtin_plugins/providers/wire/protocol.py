@@ -334,6 +334,27 @@ def paired(messages: Iterable[Message]) -> Iterator[Message]:
         yield Message(role="tool", parts=tuple(_missing(use) for use in waiting))
 
 
+def turns_taken(messages: Iterable[Message]) -> Iterator[Message]:
+    """Yield `messages` with blocks in one with the user's message behind them.
+
+    Templates of many models refuse two messages of a user in a row.
+    """
+    blocks: Message | None = None
+    for message in messages:
+        if blocks is not None:
+            if message.role == "user":
+                message = replace(message, parts=(*blocks.parts, *message.parts))
+            else:
+                yield blocks
+            blocks = None
+        if message.is_context:
+            blocks = message
+        else:
+            yield message
+    if blocks is not None:
+        yield blocks
+
+
 def neighbours_joined(messages: Iterable[Message]) -> Iterator[Message]:
     """Yield `messages` with those in one that stand side by side and are of one side.
 
