@@ -397,7 +397,10 @@ class AnthropicReader:
         event = parse(self._provider, data)
         kind = event.get("type")
         if kind == "content_block_delta":
-            return self._delta(event, data)
+            said = self._delta(event)
+            if said and type(said[0]) is TextDelta:
+                self.template.learn(data)
+            return said
         match kind:
             case "content_block_start":
                 return self._start(event)
@@ -443,14 +446,13 @@ class AnthropicReader:
         self.done = True
         return (StopEvent(self._stop, marked=self._counted),)
 
-    def _delta(self, event: dict[str, Any], data: bytes) -> Sequence[ModelEvent]:
+    def _delta(self, event: dict[str, Any]) -> Sequence[ModelEvent]:
         delta = event.get("delta")
         if not isinstance(delta, dict):
             malformed(self._provider, "a content_block_delta without its delta")
         kind = delta.get("type")
         if kind == "text_delta":
             text = text_of(self._provider, delta, "text")
-            self.template.learn(data)
             return (TextDelta(text),) if text else ()
         block = self._blocks.get(self._index(event))
         if block is None:

@@ -29,7 +29,7 @@ from hookgate.builtin_plugins.providers.failures import (
     message_of,
     shorten,
 )
-from hookgate.builtin_plugins.providers.frames import FRAMES
+from hookgate.builtin_plugins.providers.frames import FRAMES, joined
 from hookgate.builtin_plugins.providers.wire.protocol import passes
 from hookgate.builtin_plugins.providers.wire.sse import SSEError, SSESplitter
 from hookgate.builtin_plugins.providers.wire.template import TagReader, read_tags
@@ -264,7 +264,8 @@ class RemoteProvider:
             if not streams:
                 for event in reader.whole(await self._whole(chunks)):
                     yield event
-            for event in _said(reader, events):
+            said = _said_as_it_came if is_passed else _said
+            for event in said(reader, events):
                 yield event
             if not reader.done:
                 # The relay. One generator, no timer: the transport watches the clock.
@@ -276,7 +277,7 @@ class RemoteProvider:
                             yield TextDelta(text)
                         continue
                     events = splitter.feed(chunk)
-                    for event in _said(reader, events):
+                    for event in said(reader, events):
                         yield event
                     if reader.done:
                         break
@@ -473,6 +474,11 @@ def _said(reader: Reader, found: Sequence[bytes]) -> Iterable[ModelEvent]:
         yield from reader.read(data)
     if joined := "".join(texts):
         yield TextDelta(joined)
+
+
+def _said_as_it_came(reader: Reader, found: Sequence[bytes]) -> Iterable[ModelEvent]:
+    """Yield what events say that came together, as `_said`, with what they came as."""
+    return joined(event for data in found for event in reader.read(data))
 
 
 async def _first_events(chunks: AsyncIterator[bytes], splitter: SSESplitter) -> list[bytes]:
