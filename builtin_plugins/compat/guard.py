@@ -15,7 +15,6 @@ from fnmatch import fnmatchcase
 from aiohttp import web
 
 from hookgate import (
-    Address,
     Effect,
     Host,
     ModelRef,
@@ -42,6 +41,7 @@ from hookgate.builtin_plugins.compat.fields import Asked, bad, json_object
 from hookgate.builtin_plugins.compat.limits import limit_headers
 from hookgate.builtin_plugins.compat.models import (
     Models,
+    address_of,
     anthropic_model,
     anthropic_models,
     openai_model,
@@ -170,7 +170,7 @@ class Guard:
         refs = self.models.refs(asked.model, self.settings.openai, principal, session)
         wanted = TurnRequest(
             **embeddings.as_turn(asked),
-            address=_address(principal, session),
+            address=address_of(principal, session),
             model=tuple(map(str, refs)),
         )
         turn, made = await embeddings.embedded(self.host, principal, asked, wanted)
@@ -288,7 +288,7 @@ class Guard:
         Raises:
             WireError: The mode, or the model, cannot take the request.
         """
-        refs, address = found.refs, _address(principal, session)
+        refs, address = found.refs, address_of(principal, session)
         if found.mode == AGENT:
             return replace(
                 agent_request(self.host, asked, self.settings.system_tokens),
@@ -372,19 +372,6 @@ def _session(request: web.Request, own: str) -> str:
     if len(found) > LONGEST_SESSION:
         raise bad("", f"found a session of {len(found)} characters, expected 200 at most")
     return found or new_id("once")
-
-
-def _address(principal: Principal, session: str) -> Address:
-    """Return where a client speaks: within what its key is bound to, in a session of its own."""
-    own = Address("compat", principal.key or principal.id, session)
-    if principal.may_claim(own) or not principal.bindings:
-        return own
-    claim = principal.bindings[0]
-    return Address(
-        own.channel if claim.channel == "*" else claim.channel,
-        own.account if claim.account == "*" else claim.account,
-        own.peer if claim.peer == "*" else claim.peer,
-    )
 
 
 async def _body(request: web.Request) -> bytes:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
 
-from hookgate import Host, ModelInfo, ModelRef, Principal, WireError
+from hookgate import Address, Host, ModelInfo, ModelRef, Principal, TurnError, WireError
 from hookgate.builtin_plugins.compat.settings import Alias, CompatSettings
 
 AGENT = "agent/"
@@ -77,23 +78,43 @@ class Models:
         """Return what a name stands for in the settings; None where it is none of theirs."""
         return self._settings.aliases.get(name)
 
-    def agent(self, name: str) -> str:
+    def agent(self, name: str, principal: Principal) -> str:
         """Return the agent that a client means by a model's name; "" where it means none.
 
         Raises:
-            WireError: There is no such agent.
+            WireError: There is none of that name that the principal may ask.
         """
         alias = self.alias(name)
-        agent = alias.agent if alias is not None else name.removeprefix(AGENT)
-        if agent in ("", name) or agent in self._host.agents():
+        if alias is not None and alias.agent in ("", *self._host.agents()):
+            return alias.agent
+        agent = name.removeprefix(AGENT)
+        known = self.agents(principal)
+        if alias is None and (agent == name or agent in known):
             return "" if agent == name else agent
-        known = ", ".join(f"{AGENT}{one}" for one in self._host.agents())
         raise WireError.named(
             "unknown_model",
-            f"{name[:200]!r} is the agent {agent[:200]!r}, and there is none of that name",
-            action=f"name one of {known}, or a model as `provider/model`",
+            f"{principal.id} finds no agent {name[:200]!r}, expected one of "
+            f"{', '.join(f'{AGENT}{one}' for one in known) or 'none'}",
+            action="name a model that GET /v1/models lists, or have its key name the agent",
             param="model",
         )
+
+    def agents(self, principal: Principal) -> list[str]:
+        """Return the agents that a principal may ask by their names.
+
+        One that no agents are named for gets the one that is meant for where it speaks.
+        """
+        names = list(self._host.agents())
+        if principal.agents is None and "operate" not in principal.scopes:
+            with suppress(TurnError):
+                names = [self._host.route(address_of(principal, "new")).agent.name]
+        return [name for name in names if self._may_ask(principal, name)]
+
+    def _may_ask(self, principal: Principal, agent: str) -> bool:
+        section = self._host.settings.agents.get(agent)
+        models = section.models if section is not None else ()
+        answered = not models or any(map(principal.may_use_model, models))
+        return answered and principal.may_use_agent(agent)
 
     def wire(self, ref: ModelRef) -> str:
         """Return the wire that a model's provider speaks; "" where it does not say."""
@@ -113,13 +134,12 @@ class Models:
             elif alias.agent:
                 found[name] = ModelInfo(name=alias.agent)
         if may_ask(principal, "agent"):
-            agents = filter(principal.may_use_agent, self._host.agents())
-            found |= {f"{AGENT}{name}": ModelInfo(name=name) for name in agents}
+            found |= {f"{AGENT}{one}": ModelInfo(name=one) for one in self.agents(principal)}
         return dict(sorted(found.items()))
 
     def _allowed(self, principal: Principal, alias: Alias) -> bool:
         agent = alias.agent
-        known = not agent or (agent in self._host.agents() and principal.may_use_agent(agent))
+        known = not agent or (agent in self._host.agents() and self._may_ask(principal, agent))
         return known and may_ask(principal, alias.mode)
 
     def _all(self) -> Iterator[tuple[str, ModelInfo]]:
@@ -132,6 +152,19 @@ class Models:
         """Name the nearest model: of those that the key may use, since others are no news to it."""
         near = get_close_matches(name, self.named(principal), n=1)
         return f", did you mean {near[0]!r}?" if near else ""
+
+
+def address_of(principal: Principal, session: str) -> Address:
+    """Return where a client speaks: within what its key is bound to, in a session of its own."""
+    own = Address("compat", principal.key or principal.id, session)
+    if principal.may_claim(own) or not principal.bindings:
+        return own
+    claim = principal.bindings[0]
+    return Address(
+        own.channel if claim.channel == "*" else claim.channel,
+        own.account if claim.account == "*" else claim.account,
+        own.peer if claim.peer == "*" else claim.peer,
+    )
 
 
 def may_ask(principal: Principal, mode: str) -> bool:

@@ -76,7 +76,7 @@ def meant(
         WireError: There is no such model, the principal may not ask it, or the request asks for
             more than its mode.
     """
-    alias, agent = models.alias(name), models.agent(name)
+    alias, agent = models.alias(name), models.agent(name, principal)
     mode: Mode = alias.mode if alias is not None else "agent" if agent else "guard"
     refs: Sequence[ModelRef] = ()
     if not agent or (alias is not None and alias.to):

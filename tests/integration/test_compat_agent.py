@@ -34,7 +34,7 @@ async def served(
     for name, values in (plugin or {}).items():
         own[name] = {**own.get(name, {}), **values}
     section = {"port": 0, **sections.pop("gateway", {})}
-    agents = {"main": {"model": "script/one", "soul": SOUL}}
+    agents = {"main": {"model": "script/one", "soul": SOUL}, "other": {"model": "script/one"}}
     config = settings(home, gateway=section, plugin=own, agents=agents, **sections)
     tools = Tools(echo_tool("clock"), echo_tool("forbidden_thing"))
     async with (
@@ -202,6 +202,31 @@ async def test_a_conversation_that_is_named_is_kept_here(tmp_path: Path) -> None
     assert [message.text for message in script.requests[3].messages] == ["Who am I?"]
 
 
+async def test_an_agent_is_asked_by_who_may_choose_and_no_further_than_their_agents(
+    tmp_path: Path,
+) -> None:
+    section, made = tokens(
+        plain={"scopes": ["chat"]},
+        named={"scopes": ["chat"], "agents": ["o*"]},
+        boss={"scopes": ["chat", "operate"]},
+    )
+    allowed = {"plain": ["main"], "named": ["other"], "boss": ["main", "other"]}
+    plugin = {"compat": {"aliases": {"helper": {"mode": "agent", "agent": "other"}}}}
+    steps = [say("ok")] * 10
+    async with served(tmp_path, *steps, gateway=section, plugin=plugin) as (one, _):
+        for who, agents in allowed.items():
+            _, found = await one.get("/v1/models", **bearer(made[who]))
+            names = [model["id"] for model in found["data"]]
+            assert names == [*(f"agent/{name}" for name in agents), "helper"], who
+            for name in ("main", "other"):
+                body = asked(CHAT, model=f"agent/{name}")
+                status, _ = await one.post(CHAT, body, **bearer(made[who]))
+                assert status == (200 if name in agents else 404), (who, name)
+            # What an alias means is the operator's word.
+            status, _ = await one.post(CHAT, asked(CHAT, model="helper"), **bearer(made[who]))
+            assert status == 200
+
+
 async def test_what_an_agent_cannot_take_is_refused_by_name(tmp_path: Path) -> None:
     clock = {"name": "Clock", "description": "", "input_schema": SCHEMA}
     wrong: list[tuple[str, dict[str, Any], str]] = [
@@ -256,7 +281,7 @@ async def test_the_mode_is_the_keys_and_a_request_only_narrows_it(tmp_path: Path
             ("timed", "agent", "only narrow"),
             ("helper", "guard", "is an agent"),
             ("one", "everything", "expected one of guard, assist, agent"),
-            ("lost", "", "there is none of that name"),
+            ("lost", "", "finds no agent"),
         ):
             status, told = await ask(model, mode)
             assert (status // 100, expected in told) == (4, True), (model, mode, told)

@@ -155,8 +155,10 @@ def test_weights_say_how_often_a_model_comes_first() -> None:
         ({"to": ["a/b"], "weights": [0]}, "not all of them 0"),
         ({"to": ["a/b"], "weights": [-1]}, "greater than or equal to 0"),
         ({"to": ["a/b", "a/b"]}, "twice"),
-        ({"to": ["a/b"], "mode": "assist"}, "found the mode 'assist'"),
-        ({"to": ["a/b"], "tools": ["x"]}, "of other modes"),
+        ({"to": ["a/b"], "mode": "assist"}, "no `tools` in the mode 'assist'"),
+        ({"to": ["a/b"], "tools": ["x"]}, "a `tools` in the mode 'guard'"),
+        ({"mode": "agent"}, "no `agent` in the mode 'agent'"),
+        ({"to": ["a/b"], "agent": "main"}, "a `agent` in the mode 'guard'"),
     ],
 )
 def test_an_alias_that_cannot_be_is_named_at_the_start(wrong: Any, told: str) -> None:
