@@ -130,10 +130,8 @@ class Hosted:
 
         It does nothing else.
         """
-        claims = (
-            Claim(channel=self.name, account=approver.account),
-            *(Claim(channel=name) for name in approver.channels),
-        )
+        claim = Claim(channel=self.name, account=approver.account)
+        claims = (claim, *(Claim(channel=name) for name in approver.channels))
         return Principal(id=approver.principal, scopes=frozenset({"approve"}), bindings=claims)
 
     def address(self, message: ReceivedMessage) -> Address:
