@@ -8,7 +8,7 @@ while a slow reader has not taken what was written, the request's own task is wa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,12 +19,14 @@ from hookgate import QUESTIONS, Event, EventStream, ModelRef, StoreError, TurnHa
 from hookgate.builtin_plugins.compat.answers import Wire, WireFrame
 from hookgate.builtin_plugins.compat.errors import request_id
 from hookgate.builtin_plugins.compat.settings import DENIED
+from hookgate.builtin_plugins.compat.wires.responses_writer import ResponsesWriter
 from hookgate.clients import describe_error, wire_error
 from hookgate.wire import dumps
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.compat.fields import Asked
     from hookgate.builtin_plugins.compat.guard import Guard
+    from hookgate.builtin_plugins.compat.kept.responses import Keeper
 
 LOOK = 0.5
 """Seconds between two looks at whether the client is still there."""
@@ -51,14 +53,23 @@ class Delivery:
         request: The client's request.
         wire: The wire that the client speaks.
         asked: What it asks.
+        keeper: Keeps the answer for its client; None where nothing is kept.
     """
 
-    def __init__(self, guard: Guard, request: web.Request, wire: Wire, asked: Asked) -> None:
+    def __init__(
+        self,
+        guard: Guard,
+        request: web.Request,
+        wire: Wire,
+        asked: Asked,
+        keeper: Keeper | None = None,
+    ) -> None:
         self._guard = guard
         self._host = guard.host
         self._request = request
         self._wire = wire
         self._writer = wire.writer(asked)
+        self._keeper = keeper
         self._streamed = asked.stream
         self._stream: EventStream | None = None
         self._frames: list[WireFrame | Comment] = []
@@ -76,7 +87,8 @@ class Delivery:
         self._handle = handle
         handle.detach()
         handle.task.add_done_callback(lambda _: self._over())
-        self._look()
+        if self._keeper is None or not self._keeper.background:
+            self._look()
         if self._wire.pings and self._streamed:
             self._quiet()
 
@@ -149,6 +161,25 @@ class Delivery:
             body=body, content_type="application/json", headers=self._with_model(headers)
         )
 
+    async def behind(self) -> WireFrame:
+        """Take the answer to its end without its client; return it, also where it has failed."""
+        frames: list[WireFrame | Comment] = []
+        try:
+            while await self._more():
+                frames += self._frames
+                self._frames.clear()
+        except Exception as error:  # noqa: BLE001 - the client is told when it asks
+            told = describe_error(self._host, error)
+            frames += self._writer.fail(told, request_id(self._request))
+        finally:
+            self._close()
+        return self._wire.fold(one for one in frames if not isinstance(one, Comment))
+
+    def head(self) -> WireFrame:
+        """Return what is known of a response of the Responses API before it has begun."""
+        assert isinstance(self._writer, ResponsesWriter), "no other wire asks for it later"
+        return self._writer.head()
+
     async def stream(self, headers: Mapping[str, str]) -> web.StreamResponse:
         """Send the answer while it comes.
 
@@ -179,7 +210,9 @@ class Delivery:
             raise
         except Exception as error:  # noqa: BLE001 - the client is told in its wire's form
             told = describe_error(self._host, error)
-            self._frames += self._writer.fail(told, request_id(self._request))
+            failed = list(self._writer.fail(told, request_id(self._request)))
+            await self._keep(failed)
+            self._frames += failed
             await stream.flush()
             self._pass_on(stream)
         else:
@@ -225,7 +258,14 @@ class Delivery:
             )
         if turn.error is not None and not refused:
             raise turn.error
-        self._frames += self._writer.end(turn, str(turn.error) if refused else "")
+        last = list(self._writer.end(turn, str(turn.error) if refused else ""))
+        await self._keep(last)
+        self._frames += last
+
+    async def _keep(self, last: Sequence[WireFrame]) -> None:
+        """Keep the answer before its client hears that it is whole."""
+        if self._keeper is not None and not self._keeper.background and last:
+            await self._keeper.end(last[-1]["response"])
 
     def _close(self) -> None:
         """Take nothing more: the answer is over, or nobody reads it any longer."""

@@ -63,6 +63,7 @@ class Asked:
         session: What the body names the client's session.
         conversation: The conversation that it goes on with, by its name.
         previous: The answer that it goes on with, by its id.
+        told: What the answer repeats of the request, and its upstream was not sent.
     """
 
     wire: str
@@ -80,6 +81,7 @@ class Asked:
     session: str = ""
     conversation: str = ""
     previous: str = ""
+    told: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def is_kept_here(self) -> bool:

@@ -38,6 +38,8 @@ from hookgate.builtin_plugins.compat.errors import (
     is_anthropic,
 )
 from hookgate.builtin_plugins.compat.fields import Asked, bad, json_object
+from hookgate.builtin_plugins.compat.kept.responses import Keeper, KeptResponses
+from hookgate.builtin_plugins.compat.kept.shelf import Shelf
 from hookgate.builtin_plugins.compat.limits import limit_headers
 from hookgate.builtin_plugins.compat.models import (
     Models,
@@ -122,11 +124,13 @@ class Guard:
         self.host = host
         self.settings = settings
         self.models = Models(host, settings)
+        self.kept = KeptResponses(host, Shelf(host), settings)
 
     def use(self, settings: CompatSettings) -> None:
         """Take over changed settings."""
         self.settings = settings
         self.models = Models(self.host, settings)
+        self.kept.settings = settings
 
     # -- the routes ------------------------------------------------------------------
 
@@ -183,6 +187,22 @@ class Guard:
         body = await embeddings.answer(asked, turn, made)
         return web.Response(body=body, content_type="application/json", headers=headers)
 
+    async def show_response(self, request: web.Request) -> web.Response:
+        """Serve ``GET /v1/responses/ID``."""
+        return await self.kept.show(request)
+
+    async def delete_response(self, request: web.Request) -> web.Response:
+        """Serve ``DELETE /v1/responses/ID``."""
+        return await self.kept.forget(request)
+
+    async def cancel_response(self, request: web.Request) -> web.Response:
+        """Serve ``POST /v1/responses/ID/cancel``."""
+        return await self.kept.cancel(request)
+
+    async def input_items(self, request: web.Request) -> web.Response:
+        """Serve ``GET /v1/responses/ID/input_items``."""
+        return await self.kept.items(request)
+
     async def list_models(self, request: web.Request) -> web.Response:
         """Serve the list of models in the form of the vendor whose SDK asks."""
         found = self.models.named(principal_of(request))
@@ -201,12 +221,17 @@ class Guard:
     # -- from a request to a turn ------------------------------------------------------
 
     async def _answer(self, request: web.Request, wire: Wire) -> web.StreamResponse:
-        asked = wire.read(json_object(await _body(request)))
-        principal = principal_of(request)
+        body, principal = json_object(await _body(request)), principal_of(request)
+        keeper: Keeper | None = None
+        if wire is RESPONSES:
+            body, keeper = await self.kept.taken(principal, body)
+        asked = wire.read(body)
+        if keeper is not None and keeper.told:
+            asked = replace(asked, told=keeper.told)
         session = asked.conversation or _session(request, asked.session)
         found = self._meant(principal, asked, wire, session, request.headers.get(HEADER, ""))
         wanted = self._request(request, principal, asked, found, session)
-        delivery = Delivery(self, request, wire, asked)
+        delivery = Delivery(self, request, wire, asked, keeper)
         handle = self.host.start_turn(
             principal,
             Origin(provenance=Provenance.EXTERNAL_USER, path="compat"),
@@ -222,6 +247,8 @@ class Guard:
             "x-hookgate-mode": found.mode,
             **await limit_headers(self.host, handle.turn, anthropic=wire is MESSAGES),
         }
+        if keeper is not None and keeper.background:
+            return await self.kept.begun(keeper, delivery, handle, headers)
         return await (delivery.stream if asked.stream else delivery.whole)(headers)
 
     def _meant(

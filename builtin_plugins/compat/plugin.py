@@ -55,6 +55,10 @@ class Plugin:
         served_paths: tuple[tuple[Path, Sequence[str], str, str, str], ...] = (
             ("chat", openai, "POST", "chat/completions", "chat"),
             ("responses", openai, "POST", "responses", "responses"),
+            ("responses", openai, "GET", "responses/{response}", "show_response"),
+            ("responses", openai, "DELETE", "responses/{response}", "delete_response"),
+            ("responses", openai, "POST", "responses/{response}/cancel", "cancel_response"),
+            ("responses", openai, "GET", "responses/{response}/input_items", "input_items"),
             ("embeddings", openai, "POST", "embeddings", "embeddings"),
             ("messages", anthropic, "POST", "messages", "messages"),
             ("count_tokens", anthropic, "POST", "messages/count_tokens", "count"),

@@ -118,5 +118,8 @@ class CompatSettings(Section):
     waits itself is answered 5 s before that."""
     system_tokens: int = Field(default=1000, ge=0)
     """The most tokens of a client's own instructions to an agent; they stand below the agent's."""
+    keep_days: float = Field(default=30, ge=0, le=3650)
+    """How many days a response of the Responses API is kept for whoever has asked for it, unless
+    the request says `store: false`; 0 keeps none."""
     cancel_on_disconnect: bool = True
     """Whether a turn is cancelled when its client goes away."""
