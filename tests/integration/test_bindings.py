@@ -123,6 +123,9 @@ PAGES = {
     *("/webhook/{channel}", "/ui", "/ui/", "/ui/{digest}/{file}"),
     *("/v1/chat/completions", "/openai/v1/chat/completions"),
     *(f"{at}/v1/{end}" for at in ("", "/openai") for end in ("responses", "embeddings")),
+    *(f"{at}/v1/responses/{{response}}" for at in ("", "/openai")),
+    *(f"{at}/v1/responses/{{response}}/cancel" for at in ("", "/openai")),
+    *(f"{at}/v1/responses/{{response}}/input_items" for at in ("", "/openai")),
     *(f"{at}/v1/messages{end}" for at in ("", "/anthropic") for end in ("", "/count_tokens")),
     *(f"{at}/v1/models{end}" for at in ("", "/openai", "/anthropic") for end in ("", "/{model}")),
 }
