@@ -7,9 +7,10 @@ another one gets a 400 that names the field as its SDK does (``param``).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from functools import lru_cache
+from typing import Any, NoReturn, TypeVar
 
 from hookgate import (
     Audio,
@@ -26,6 +27,8 @@ from hookgate import (
 from hookgate.kit.tokens.pictures import picture_size
 from hookgate.wire import StrictJSONError, dumps, loads, wrong_in_content
 
+T = TypeVar("T")
+
 INVALID = "invalid_params"
 """The gateway's code of a 400."""
 
@@ -35,6 +38,9 @@ MOST_PARTS = 10_000
 MOST_TOOLS = 512
 MOST_SCHEMA = 256 * 1024
 """Bytes of one tool's declaration."""
+LISTS_KEPT = 32
+LONGEST_KEPT = 256 * 1024
+"""Lists of tools that are kept as they were read, and the bytes of the longest of them."""
 MOST_STOPS = 64
 LONGEST_NAME = 256
 
@@ -219,6 +225,24 @@ class Fields:
         """Return where the fields stand that are set, and are none of the known ones."""
         names = (name for name, value in self.raw.items() if value is not None)
         return tuple(self.place(name) for name in names if name not in known)
+
+
+def kept(read: Callable[[Fields], T]) -> Callable[[Fields], T]:
+    """Return `read`, which reads the tools of a request, such that each list is read once.
+
+    Agents bring the same dozens of tools with each request of a session. What was read of a list
+    can be kept, since it is made of that list alone, and nobody changes it.
+    """
+
+    @lru_cache(maxsize=LISTS_KEPT)
+    def known(written: bytes) -> T:
+        return read(Fields({"tools": loads(written)}))
+
+    def tools(fields: Fields) -> T:
+        written = dumps(fields.raw.get("tools"))
+        return known(written) if len(written) <= LONGEST_KEPT else read(fields)
+
+    return tools
 
 
 def tool_of(fields: Fields, schema: str) -> Tool:

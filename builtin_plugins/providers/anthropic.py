@@ -452,7 +452,9 @@ class AnthropicReader:
             malformed(self._provider, "a content_block_delta without its delta")
         kind = delta.get("type")
         if kind == "text_delta":
-            text = text_of(self._provider, delta, "text")
+            text = delta.get("text")
+            if type(text) is not str:
+                text = text_of(self._provider, delta, "text")
             return (TextDelta(text),) if text else ()
         block = self._blocks.get(self._index(event))
         if block is None:

@@ -245,7 +245,8 @@ class AnthropicFrames(AnthropicReader):
     def _of_block(self, event: dict[str, Any], said: Sequence[ModelEvent]) -> Sequence[ModelEvent]:
         """Return what a piece of a block says: of one that is judged or read whole, nothing."""
         if said:
-            return [_with_event(one, event) for one in said]
+            (one,) = said
+            return (_with_event(one, event),)
         block = self._blocks.get(self._index(event))
         if block is None or block.start.get("type") in ("text", "thinking"):
             return (_frame(event),)
@@ -262,30 +263,34 @@ def _is_said_once(block: MessagesBlock) -> bool:
     return written == block.pieces and not (any(written) and block.start.get("input"))
 
 
-def joined(events: Iterable[ModelEvent]) -> Iterator[ModelEvent]:
-    """Yield events that came together: text behind text is one piece, with the frames of all.
+def joined(reader: Reader, found: Iterable[bytes]) -> Iterator[ModelEvent]:
+    """Yield what events say that came together: text behind text is one piece, with all frames.
 
     Each piece costs the way to the client anew, and where many come together, time is short.
     """
-    waiting: list[TextDelta | ReasoningDelta] = []
-    for event in events:
-        if waiting and (type(event) is not type(waiting[0]) or event.raw is None):
-            yield _one(waiting)
-            waiting.clear()
-        if isinstance(event, TextDelta | ReasoningDelta) and event.raw is not None:
-            waiting.append(event)
-        else:
-            yield event
+    waiting: list[ModelEvent] = []
+    for data in found:
+        for event in reader.read(data):
+            joins = isinstance(event, TextDelta | ReasoningDelta) and event.raw is not None
+            if waiting and not (joins and type(event) is type(waiting[0])):
+                yield _one(waiting)
+                waiting = []
+            if joins:
+                waiting.append(event)
+            else:
+                yield event
     if waiting:
         yield _one(waiting)
 
 
-def _one(pieces: Sequence[TextDelta | ReasoningDelta]) -> ModelEvent:
-    if len(pieces) == 1:
-        return pieces[0]
-    made = type(pieces[0])("".join([piece.text for piece in pieces]))
+def _one(pieces: Sequence[ModelEvent]) -> ModelEvent:
+    first = pieces[0]
+    if len(pieces) == 1 or not isinstance(first, TextDelta | ReasoningDelta):
+        return first
+    text = "".join([piece.text for piece in pieces if isinstance(piece, type(first))])
     raws = [piece.raw for piece in pieces if piece.raw is not None]
-    return came_as(made, Raw(wire=raws[0].wire, data=[raw.data for raw in raws]))
+    made = Raw(wire=raws[0].wire, data=[raw.data for raw in raws])
+    return came_as(type(first)(text), made)
 
 
 def _with_event(event: ModelEvent, data: Any) -> ModelEvent:

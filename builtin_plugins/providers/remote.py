@@ -264,14 +264,14 @@ class RemoteProvider:
             if not streams:
                 for event in reader.whole(await self._whole(chunks)):
                     yield event
-            said = _said_as_it_came if is_passed else _said
+            said = joined if is_passed else _said
             for event in said(reader, events):
                 yield event
             if not reader.done:
                 # The relay. One generator, no timer: the transport watches the clock.
                 template = reader.template
                 async for chunk in chunks:
-                    between = splitter.between
+                    between = splitter.between and not is_passed
                     if between and (text := template.text_of_chunk(chunk)) is not None:
                         if text:
                             yield TextDelta(text)
@@ -474,11 +474,6 @@ def _said(reader: Reader, found: Sequence[bytes]) -> Iterable[ModelEvent]:
         yield from reader.read(data)
     if joined := "".join(texts):
         yield TextDelta(joined)
-
-
-def _said_as_it_came(reader: Reader, found: Sequence[bytes]) -> Iterable[ModelEvent]:
-    """Yield what events say that came together, as `_said`, with what they came as."""
-    return joined(event for data in found for event in reader.read(data))
 
 
 async def _first_events(chunks: AsyncIterator[bytes], splitter: SSESplitter) -> list[bytes]:

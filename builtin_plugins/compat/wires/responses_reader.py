@@ -35,6 +35,7 @@ from hookgate.builtin_plugins.compat.fields import (
     check_calls,
     check_tools,
     file_of,
+    kept,
     parameters_of,
     tool_of,
     url_of,
@@ -143,7 +144,8 @@ def read(body: dict[str, Any]) -> Asked:
     foreign: list[str] = []
     system = _instructions(fields)
     front, messages = _conversation(fields, foreign)
-    tools, hosted = _tools(fields, foreign)
+    tools, hosted, special = _tools(fields)
+    foreign += special
     return Asked(
         wire=WIRE,
         model=model,
@@ -337,7 +339,10 @@ def _media(item: Fields, kind: str, foreign: list[str]) -> ContentPart:
 # -- the tools ----------------------------------------------------------------------
 
 
-def _tools(fields: Fields, foreign: list[str]) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
+@kept
+def _tools(fields: Fields) -> tuple[tuple[Tool, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return the tools that clients run, the types of the others, and what is foreign of them."""
+    foreign: list[str] = []
     tools: list[tuple[Fields, Tool]] = []
     hosted: list[str] = []
     for item in fields.objects("tools", MOST_TOOLS):
@@ -354,7 +359,7 @@ def _tools(fields: Fields, foreign: list[str]) -> tuple[tuple[Tool, ...], tuple[
             tools.append((item, came_as(_tool(item, kind), Raw(wire=WIRE, data=item.raw))))
         else:
             hosted.append(kind)
-    return check_tools(tools), tuple(hosted)
+    return check_tools(tools), tuple(hosted), tuple(foreign)
 
 
 def _tool(item: Fields, kind: str, namespace: str = "") -> Tool:

@@ -140,9 +140,11 @@ class Reply:
         if not self._as_it_comes:
             self._turn.emit(Event(kind, {"text": text}, scope="chat"))
             return
-        self._begin()
+        if not self._begun:
+            self._begin()
         self._turn.emit(Event(kind, {"text": text}, scope="chat", value=event))
-        self._tell_frames()
+        if self._frames:
+            self._tell_frames()
 
     def _begin(self) -> None:
         """Tell what came before the answer: of one that has not begun the client hears nothing."""

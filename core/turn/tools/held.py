@@ -16,6 +16,7 @@ from hookgate.core.domain.messages import CLEAN, ToolResultPart, join_taints
 from hookgate.core.domain.parts import Document, came_as
 from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.tools import Decision, ToolCall, ToolResult
+from hookgate.core.registry.frozen import frozen_json
 from hookgate.core.turn.tools.call import Call, unknown_tool
 from hookgate.core.turn.tools.round import MISSING, each, results_message
 
@@ -68,6 +69,7 @@ def admitted(
     seen: dict[str, str] = {}
     tools: list[Tool] = []
     names = {identity(name): name for name in own}
+    is_believed = principal.id in believed or "*" in believed
     for tool in brought:
         name = identity(tool.name)
         if name in names or name in seen:
@@ -81,12 +83,31 @@ def admitted(
                 data={"tool": tool.name},
             )
         seen[name] = tool.name
-        flags = replace(tool.flags, proven=frozenset())
-        if principal.id not in believed and "*" not in believed:
-            flags = stricter(flags)
-        made = replace(tool, owner="client", sandbox="client", run=None, flags=flags)
-        tools.append(came_as(made, tool.raw))
+        tools.append(_made(tool) if is_believed else tool.offered or _offered(tool))
     return tuple(tools)
+
+
+def _made(tool: Tool, *, believed: bool = True) -> Tool:
+    """Return a tool of a request as its client's, whatever it says that it is."""
+    flags = replace(tool.flags, proven=frozenset())
+    if not believed:
+        flags = stricter(flags)
+    made = replace(tool, owner="client", sandbox="client", run=None, flags=flags)
+    return came_as(made, tool.raw)
+
+
+def _offered(tool: Tool) -> Tool:
+    """Return a tool of a request as one whose flags are not believed.
+
+    One that came by a wire is kept with what it was made of, and cannot be changed any more:
+    agents bring the same tools with each request, and what was found of one holds for all.
+    """
+    made = _made(tool, believed=False)
+    if tool.raw is not None:
+        made = came_as(replace(made, schema=frozen_json(tool.schema)), tool.raw)
+        object.__setattr__(made, "admitted", True)
+        object.__setattr__(tool, "offered", made)
+    return made
 
 
 def stricter(flags: Flags) -> Flags:

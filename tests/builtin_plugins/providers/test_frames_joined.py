@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from hookgate import Frame, ModelEvent, ReasoningDelta, TextDelta
@@ -11,12 +14,23 @@ from hookgate.wire import Raw, came_as
 WIRE = "anthropic-messages"
 
 
+class Said:
+    """A reader of events that are one text each, by its name."""
+
+    def __init__(self, *events: ModelEvent) -> None:
+        self.events = {str(place).encode(): event for place, event in enumerate(events)}
+
+    def read(self, data: bytes) -> Sequence[ModelEvent]:
+        return (self.events[data],)
+
+
 def came(event: ModelEvent, data: object) -> ModelEvent:
     return came_as(event, Raw(wire=WIRE, data=data))
 
 
 def told(*events: ModelEvent) -> list[tuple[ModelEvent, object]]:
-    return [(one, one.raw.data if one.raw else None) for one in joined(events)]
+    reader: Any = Said(*events)
+    return [(one, one.raw.data if one.raw else None) for one in joined(reader, reader.events)]
 
 
 def test_text_behind_text_is_one_piece_with_the_frames_of_all() -> None:
@@ -26,7 +40,8 @@ def test_text_behind_text_is_one_piece_with_the_frames_of_all() -> None:
 
 def test_one_text_is_what_it_was() -> None:
     one = came(TextDelta("a"), {"n": 0})
-    (same,) = joined([one])
+    reader: Any = Said(one)
+    (same,) = joined(reader, reader.events)
     assert same is one
 
 
