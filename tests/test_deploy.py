@@ -347,7 +347,9 @@ def test_systemd_finds_nothing_wrong_and_little_exposed(tmp_path: Path) -> None:
 def test_the_image_is_built_in_two_stages_and_runs_as_nobody_in_particular() -> None:
     lines = (DEPLOY / "Containerfile").read_text("utf-8").replace("\\\n", " ").splitlines()
     steps = [line.split(None, 1) for line in lines if line and line[0].isalpha()]
-    froms = [rest for name, rest in steps if name == "FROM"]
+    (argument,) = [rest for name, rest in steps if name == "ARG"]
+    base = argument.removeprefix("BASE=")
+    froms = [rest.replace("${BASE}", base) for name, rest in steps if name == "FROM"]
     assert len(froms) == 2
     # As hadolint asks: versions that are named, no shell around what runs, no root at the end.
     assert all(":" in one and ":latest" not in one for one in froms)
@@ -368,6 +370,43 @@ def test_the_image_is_built_in_two_stages_and_runs_as_nobody_in_particular() -> 
         for container in pod["containers"]:
             assert volume in [mount["mountPath"] for mount in container["volumeMounts"]]
     assert "--no-index" in next(rest for name, rest in last if name == "RUN")
+    for name, rest in (step for step in steps if step not in last):
+        for command in rest.split("&&") if name == "RUN" else ():
+            # All that comes from an index comes by its hash; hookgate's own needs nothing else.
+            assert "--require-hashes" in command or "--no-deps --no-build-isolation" in command
+
+
+def test_what_is_deployed_are_the_versions_that_are_tested_each_by_its_hash() -> None:
+    def versions(text: str) -> dict[str, str]:
+        found = re.findall(r"^([\w.-]+)==([^\s;\\]+)", text, re.M)
+        return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in found}
+
+    tested = versions((ROOT / "constraints.txt").read_text("utf-8"))
+    # What Windows or a browser alone would need is in no environment that the tests have.
+    elsewhere = re.compile(r"; .*(?:win32|emscripten)")
+    for name in ("requirements.txt", "requirements-build.txt"):
+        text = (DEPLOY / name).read_text("utf-8")
+        assert text.count("--only-binary :all:") == 1
+        for one in re.split(r"\n(?=\S)", text.replace("\\\n", " ")):
+            if "==" in one:
+                assert "--hash=sha256:" in one, one
+                (package, version), *_ = versions(one).items()
+                assert tested.get(package) == version or elsewhere.search(one), one[:80]
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = wanted["optional-dependencies"]
+    needed = [*wanted["dependencies"], *extras["postgres"], *extras["wasm"]]
+    held = versions((DEPLOY / "requirements.txt").read_text("utf-8"))
+    assert {re.split(r"[\[<>=;]", one)[0] for one in needed} <= held.keys()
+
+
+def test_no_secret_and_no_history_comes_into_what_an_image_is_built_from() -> None:
+    lines = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+    first, *rest = (line for line in lines if line and line[0] != "#")
+    assert first == "*"
+    taken = {line[1:] for line in rest if line[0] == "!"}
+    assert not {".git", ".venv", "deploy", "tests", "*"} & taken
+    for path in re.findall(r"--requirement (\S+)", (DEPLOY / "Containerfile").read_text("utf-8")):
+        assert any(Path(path).match(one) for one in taken)
 
 
 def test_compose_names_what_it_has() -> None:
