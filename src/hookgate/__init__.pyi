@@ -92,8 +92,6 @@ from hookgate.core.domain.messages import (
 )
 from hookgate.core.domain.models import (
     AS_CONFIGURED as AS_CONFIGURED,
-    Embed as Embed,
-    Embedded as Embedded,
     Ending as Ending,
     Frame as Frame,
     ModelEvent as ModelEvent,

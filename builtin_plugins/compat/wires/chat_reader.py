@@ -21,7 +21,6 @@ from hookgate.builtin_plugins.compat.fields import (
     check_calls,
     check_tools,
     file_of,
-    kept,
     media_of,
     parameters_of,
     tool_of,
@@ -231,7 +230,6 @@ def _call(item: Fields) -> Part:
 # -- the tools ----------------------------------------------------------------------
 
 
-@kept
 def _tools(fields: Fields) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
     tools: list[tuple[Fields, Tool]] = []
     hosted: list[str] = []

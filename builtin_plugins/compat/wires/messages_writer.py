@@ -6,7 +6,7 @@ call that is judged still waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from hookgate import ErrorAnswer, Event, StopEvent, Turn, new_id
@@ -16,7 +16,6 @@ from hookgate.builtin_plugins.compat.answers import (
     came_by,
     joined,
     merge,
-    stop_of,
 )
 from hookgate.builtin_plugins.compat.errors import anthropic_error
 from hookgate.builtin_plugins.compat.wires.messages_reader import UNSIGNED
@@ -114,45 +113,47 @@ class MessagesWriter:
 
     # -- frames of the same wire --------------------------------------------------
 
-    def _frame(self, frame: WireFrame) -> Sequence[WireFrame]:
+    def _frame(self, frame: WireFrame) -> Iterator[WireFrame]:
         kind, index = frame.get("type"), frame.get("index")
         if kind == "message_start":
             self._places, self._seen, self._holds = {}, -1, False
             self._later.clear()
-            if self._begun:
-                return ()
-            self._begun = True
-            # What stands in it already would be a block that nobody has judged.
-            message = {**(frame.get("message") or {}), "model": self._model, "content": []}
-            return ({**frame, "message": message},)
+            if not self._begun:
+                self._begun = True
+                # What stands in it already would be a block that nobody has judged.
+                message = {**(frame.get("message") or {}), "model": self._model, "content": []}
+                yield {**frame, "message": message}
+            return
         if not isinstance(index, int):
-            return (frame,) if kind == "ping" or not self._rounds else ()
-        begun = () if self._begun else self._begin()
+            if kind == "ping" or not self._rounds:
+                yield frame
+            return
+        yield from self._begin()
         # A call has no frame before it is judged, so it leaves a gap.
         self._holds = self._holds or index > self._seen + 1
         self._seen = max(self._seen, index)
         if self._holds:
             self._later.append((index, [frame]))
-            return tuple(begun)
-        return (*begun, *self._placed(frame))
+        else:
+            yield from self._placed(frame)
 
-    def _placed(self, frame: WireFrame) -> Sequence[WireFrame]:
-        """Return a block's frame at the place that the block has for the client."""
+    def _placed(self, frame: WireFrame) -> Iterator[WireFrame]:
+        """Yield a block's frame at the place that the block has for the client."""
         kind, index = frame.get("type"), frame.get("index")
         if not isinstance(index, int):
-            return (frame,)
-        ended: Iterable[WireFrame] = ()
+            yield frame
+            return
         if kind == "content_block_start":
-            ended = tuple(self._close())
+            yield from self._close()
             self._places[index] = self._next
             self._next += 1
             self._open = str(frame["content_block"].get("type"))
         elif index not in self._places:
-            return ()
+            return
         elif kind == "content_block_stop":
             self._open = ""
         place = self._places[index]
-        return (*ended, frame if place == index else {**frame, "index": place})
+        yield frame if place == index else {**frame, "index": place}
 
     # -- what the writer makes ------------------------------------------------------
 
@@ -196,20 +197,21 @@ class MessagesWriter:
         yield {"type": "content_block_stop", "index": self._next - 1}
         self._open, self._own = "", False
 
-    def _said(self, kind: str, event: Event) -> Sequence[WireFrame]:
+    def _said(self, kind: str, event: Event) -> Iterator[WireFrame]:
         if frames := came_by(event):
-            return [made for frame in frames for made in self._frame(frame)]
+            for frame in frames:
+                yield from self._frame(frame)
+            return
         if not event.data["text"]:
-            return ()
-        made = list(self._made(kind, event.data["text"]))
-        if not self._holds:
-            return made
-        self._later.append((self._seen, made))
-        return ()
+            return
+        made = self._made(kind, event.data["text"])
+        if self._holds:
+            self._later.append((self._seen, list(made)))
+        else:
+            yield from made
 
     def _made(self, kind: str, text: str) -> Iterator[WireFrame]:
-        if not self._begun:
-            yield from self._begin()
+        yield from self._begin()
         if self._open != kind:
             yield from self._start(dict(STARTS[kind]))
         yield self._delta(kind, text)
@@ -234,8 +236,7 @@ class MessagesWriter:
     def _reason(self, turn: Turn) -> str:
         if turn.ending == "awaiting_client":
             return "tool_use"
-        reason = stop_of(self._stop, turn)
-        return MESSAGES_STOPS.get(reason, "end_turn") if reason else "end_turn"
+        return MESSAGES_STOPS.get(self._stop.reason, "end_turn") if self._stop else "end_turn"
 
     def _ended(self, frame: WireFrame, turn: Turn, said: str) -> WireFrame:
         """Return the end with the usage of all rounds, and with the reason that holds now."""

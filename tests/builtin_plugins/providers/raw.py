@@ -18,15 +18,10 @@ CLOSING = HEAD + b"connection: close\r\n\r\n"
 
 
 class Wire:
-    """One connection's side of the server.
+    """One connection's side of the server."""
 
-    Attributes:
-        asked: The body of the request; None where there is none.
-    """
-
-    def __init__(self, writer: asyncio.StreamWriter, asked: Any = None) -> None:
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
-        self.asked = asked
 
     async def raw(self, *pieces: bytes) -> None:
         for piece in pieces:
@@ -80,18 +75,15 @@ class RawServer:
                     for line in head.lower().split("\r\n")
                     if line.startswith("content-length")
                 ]
-                asked = None
                 if lengths:
-                    asked = json.loads(await reader.readexactly(lengths[0]))
-                    self.requests.append(asked)
+                    self.requests.append(json.loads(await reader.readexactly(lengths[0])))
                 self.heard.set()
                 assert self.script is not None
-                work = asyncio.ensure_future(self.script(Wire(writer, asked)))
+                work = asyncio.ensure_future(self.script(Wire(writer)))
                 gone = asyncio.ensure_future(reader.read(1))
                 await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
                 if not work.done():
                     work.cancel()  # The client went away while it was being answered.
-                    await asyncio.gather(work, gone, return_exceptions=True)
                     return
                 gone.cancel()
                 await asyncio.gather(work, gone, return_exceptions=True)

@@ -1,1 +1,0 @@
-"""What is kept for clients for a while: responses that they ask for again."""
