@@ -119,6 +119,19 @@ async def run(
     return out.decode(), err.decode()
 
 
+def unchanged(came: dict[str, Any], went: dict[str, Any]) -> dict[str, Any]:
+    """Return what differs of a request, but for what has to."""
+    came, went = {**came}, {**went}
+    assert came.pop("model").partition("/")[2] == went.pop("model")
+    for body in (came, went):
+        body.pop("stream", None)
+        body.pop("stream_options", None)
+    names = {**came, **went}
+    return {
+        name: (came.get(name), went.get(name)) for name in names if came.get(name) != went.get(name)
+    }
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark all that stands here, and pass over it where the clients are not installed."""
     for item in items:

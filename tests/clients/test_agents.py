@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession
-from tests.clients.conftest import Between, between, run
+from tests.clients.conftest import Between, between, run, unchanged
 from tests.clients.install import NODE
-from tests.clients.test_sdks import unchanged
 from tests.clients.upstream import Answer, Call, Say, by_tools
 from tests.support.wire import bearer
 
