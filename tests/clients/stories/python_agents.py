@@ -1,4 +1,4 @@
-"""All stories with `openai-agents`: ``python_agents.py URL KEY PROVIDER WIRE STORY ...``; JSON out."""
+"""All stories of a client: ``python_agents.py URL KEY PROVIDER WIRE STORY ...``; JSON out."""
 
 from __future__ import annotations
 

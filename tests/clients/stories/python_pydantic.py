@@ -1,4 +1,4 @@
-"""All stories with `pydantic-ai`: ``python_pydantic.py URL KEY PROVIDER WIRE STORY ...``; JSON out."""
+"""All stories of a client: ``python_pydantic.py URL KEY PROVIDER WIRE STORY ...``; JSON out."""
 
 from __future__ import annotations
 
