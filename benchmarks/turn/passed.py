@@ -35,7 +35,7 @@ SIZE = 76_000
 LARGE = 64 * 1024 * 1024
 
 
-def request(number: int) -> bytes:
+def request(number: int, model: str = "mock/big") -> bytes:
     """Return a request of `SIZE` bytes; no two are the same."""
     tools = [
         {
@@ -52,7 +52,7 @@ def request(number: int) -> bytes:
         for at in range(TOOLS)
     ]
     body = {
-        "model": "mock/big",
+        "model": model,
         "max_tokens": 32_000,
         "stream": True,
         "system": [
@@ -63,9 +63,14 @@ def request(number: int) -> bytes:
         "messages": [{"role": "user", "content": f"Please look at file {number}."}],
         "tools": tools,
     }
-    room = SIZE - len(json.dumps(body))
+    room = SIZE - len(written(body))
     body["system"][0]["text"] = "You help with software. " * (room // 24)
-    return json.dumps(body).encode()
+    return written(body)
+
+
+def written(body: dict[str, Any]) -> bytes:
+    """Return JSON as JavaScript writes it, and so do the SDKs."""
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def event(kind: str, **data: Any) -> bytes:
@@ -193,7 +198,7 @@ async def asked(session: aiohttp.ClientSession, server: Running, body: bytes) ->
             text += piece
             if not first and b"text_delta" in text:
                 first = time.perf_counter() - began
-    if answered.status != 200 or text.count(b"text_delta") != PIECES or b"message_stop" not in text:
+    if answered.status != 200 or text.count(b" word") != PIECES or b"message_stop" not in text:
         raise SystemExit(f"found {answered.status} {text[:300]!r}, expected a whole answer")
     return first * 1000
 

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,6 +24,7 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
+from benchmarks.turn import passed
 from benchmarks.turn.answers import LAST, reply
 from benchmarks.weight import tabs, year
 from benchmarks.weight.gateway import ROOT
@@ -67,6 +68,7 @@ class Case:
         calls: Whether the model calls a tool first.
         peers: How many people take turns.
         tabs: How many tabs of browsers show the dashboard.
+        guarded: Whether a coding agent asks, by its vendor's wire, with all of its tools.
     """
 
     name: str
@@ -75,6 +77,24 @@ class Case:
     calls: bool = False
     peers: int = 4
     tabs: int = 0
+    guarded: bool = False
+
+    def asked(self, number: int, place: int) -> tuple[str, bytes, Mapping[str, str]]:
+        """Return the path, the body and the headers of a request."""
+        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+        peer = f"{self.name.replace(' ', '-')}-{place % self.peers}"
+        if self.guarded:
+            headers["X-Claude-Code-Session-Id"] = peer
+            return "/v1/messages", passed.request(number, "vendor/big"), headers
+        if self.stream:
+            headers["Accept"] = "text/event-stream"
+        said = {"content": self.text.format(number), "peer": peer}
+        return "/v1/turns", json.dumps(said).encode(), headers
+
+    @property
+    def last(self) -> str:
+        """What ends a whole answer."""
+        return "message_stop" if self.guarded else LAST
 
 
 CASES = (
@@ -82,6 +102,7 @@ CASES = (
     Case("streamed", LENGTHS[8], stream=True),
     Case("with a tool call", CALL, calls=True),
     Case("ten tabs", LENGTHS[8], tabs=tabs.TABS),
+    Case("guarded request", "", guarded=True),
 )
 
 GROWN = (
@@ -112,7 +133,7 @@ class Counted:
 
 
 class Model(ThreadingHTTPServer):
-    """A mocked model that answers as OpenAI's does.
+    """A mocked model that answers as OpenAI's and Anthropic's do.
 
     Attributes:
         pid: The process that asks it.
@@ -138,7 +159,7 @@ class Model(ThreadingHTTPServer):
     @property
     def url(self) -> str:
         """Where it is asked."""
-        return f"http://127.0.0.1:{self.server_port}/v1"
+        return f"http://127.0.0.1:{self.server_port}"
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -152,7 +173,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        *events, last = reply(asked, CALL[:24])
+        is_messages = self.path == "/v1/messages"
+        *events, last = passed.answer() if is_messages else reply(asked, CALL[:24])
         self.server.say(self.wfile, HEAD)
         self.server.say(self.wfile, *map(framed, events))
         self.wfile.write(framed(last) + framed(b""))
@@ -205,19 +227,14 @@ class Weighed:
         Raises:
             SystemExit: One went wrong.
         """
-        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
-        if case.stream:
-            headers["Accept"] = "text/event-stream"
         self._model.paced = paced
         for place in range(turns):
             self._number += 1
-            peer = f"{case.name.replace(' ', '-')}-{place % case.peers}"
-            body = json.dumps({"content": case.text.format(self._number), "peer": peer})
             self.tell("begin")
-            self._connection.request("POST", "/v1/turns", body, headers)
+            self._connection.request("POST", *case.asked(self._number, place))
             response = self._connection.getresponse()
             text = response.read().decode()
-            if response.status != 200 or LAST not in text.replace('"}\n', ""):
+            if response.status != 200 or case.last not in text.replace('"}\n', ""):
                 raise SystemExit(f"a turn went wrong: {response.status} {text[:600]}")
             if paced:
                 self.rest()
@@ -267,7 +284,10 @@ def weighed(model: Model, home: Path) -> Iterator[Weighed]:
         "plugins": {"entry_points": False},
         "log": {"level": "error"},
         "plugin": {
-            "providers": {"mock": {"kind": "openai", "base_url": model.url}},
+            "providers": {
+                "mock": {"kind": "openai", "base_url": f"{model.url}/v1"},
+                "vendor": {"kind": "anthropic", "base_url": model.url, "api_key": "upstream"},
+            },
             "embedding": {"embedder": "none"},
         },
     }

@@ -126,9 +126,13 @@ class Hosted:
         return next((one for one in self.approvers if (one.account, one.sender) == wrote), None)
 
     def principal_of(self, approver: ApproverSettings) -> Principal:
-        """Return who answers questions for an approver: in this account, and nothing else."""
+        """Return who answers questions for an approver: in this account, and where else it is told.
+
+        It does nothing else.
+        """
         claim = Claim(channel=self.name, account=approver.account)
-        return Principal(id=approver.principal, scopes=frozenset({"approve"}), bindings=(claim,))
+        claims = (claim, *(Claim(channel=name) for name in approver.channels))
+        return Principal(id=approver.principal, scopes=frozenset({"approve"}), bindings=claims)
 
     def address(self, message: ReceivedMessage) -> Address:
         """Return where a message comes from, which is where its answer goes."""

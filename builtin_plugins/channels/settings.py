@@ -28,6 +28,9 @@ class ApproverSettings(Section):
     approvers."""
     peer: str = Field(default="", max_length=256)
     """Where this person is asked, such as a private chat; `sender` where it is left out."""
+    channels: tuple[str, ...] = ()
+    """Other channels whose questions are put to this person here too: `["compat"]` is for those
+    of other people's clients, such as coding agents. Without it, those of the account alone."""
 
 
 class ChannelSettings(Section):

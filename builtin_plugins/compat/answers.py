@@ -7,10 +7,12 @@ upstream speaks another wire, the writer makes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from hookgate import ErrorAnswer, Event, StopReason, Turn
+from hookgate import ErrorAnswer, Event, StopEvent, StopReason, Turn
+from hookgate.builtin_plugins.compat.fields import Asked
 
 WireFrame: TypeAlias = dict[str, Any]
 """One event of a stream."""
@@ -31,6 +33,11 @@ MESSAGES_STOPS: Mapping[StopReason, str] = {
 }
 
 
+def stop_of(stop: StopEvent | None, turn: Turn) -> StopReason | None:
+    """Return why the model has stopped: as its provider said, or as the turn has it."""
+    return turn.stop if stop is None else stop.reason
+
+
 class Writer(Protocol):
     """Writes one answer."""
 
@@ -47,6 +54,29 @@ class Writer(Protocol):
 
     def fail(self, error: ErrorAnswer, request_id: str) -> Iterable[WireFrame]:
         """Return the last frames of an answer that has failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wire:
+    """One wire, as clients speak it.
+
+    Attributes:
+        provider: The setting that names the provider of models without one.
+        read: Reads a request.
+        writer: Makes the writer of an answer.
+        fold: Makes one answer of frames.
+        named: Whether each event has its type as its name.
+        pings: Whether a client that waits is sent a `ping`.
+        last: What ends a stream that is whole.
+    """
+
+    provider: str
+    read: Callable[[dict[str, Any]], Asked]
+    writer: Callable[[Asked], Writer]
+    fold: Callable[[Iterable[WireFrame]], WireFrame]
+    named: bool
+    pings: bool = False
+    last: str = ""
 
 
 class Pieces(list[str]):

@@ -7,9 +7,10 @@ another one gets a 400 that names the field as its SDK does (``param``).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from functools import lru_cache
+from typing import Any, NoReturn, TypeVar
 
 from hookgate import (
     Audio,
@@ -26,6 +27,8 @@ from hookgate import (
 from hookgate.kit.tokens.pictures import picture_size
 from hookgate.wire import StrictJSONError, dumps, loads, wrong_in_content
 
+T = TypeVar("T")
+
 INVALID = "invalid_params"
 """The gateway's code of a 400."""
 
@@ -35,6 +38,9 @@ MOST_PARTS = 10_000
 MOST_TOOLS = 512
 MOST_SCHEMA = 256 * 1024
 """Bytes of one tool's declaration."""
+LISTS_KEPT = 32
+LONGEST_KEPT = 256 * 1024
+"""Lists of tools that are kept as they were read, and the bytes of the longest of them."""
 MOST_STOPS = 64
 LONGEST_NAME = 256
 
@@ -61,6 +67,9 @@ class Asked:
         hosted: The tools that the provider would run, by their types.
         substitutes: The models that the provider may ask in the place of the one that is named.
         session: What the body names the client's session.
+        conversation: The conversation that it goes on with, by its name.
+        previous: The answer that it goes on with, by its id.
+        told: What the answer repeats of the request, and its upstream was not sent.
     """
 
     wire: str
@@ -76,6 +85,14 @@ class Asked:
     hosted: tuple[str, ...] = ()
     substitutes: tuple[str, ...] = ()
     session: str = ""
+    conversation: str = ""
+    previous: str = ""
+    told: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_kept_here(self) -> bool:
+        """Whether the client sends what is new alone."""
+        return bool(self.conversation or self.previous)
 
 
 def bad(param: str, message: str, *, action: str = "") -> WireError:
@@ -210,6 +227,24 @@ class Fields:
         return tuple(self.place(name) for name in names if name not in known)
 
 
+def kept(read: Callable[[Fields], T]) -> Callable[[Fields], T]:
+    """Return `read`, which reads the tools of a request, such that each list is read once.
+
+    Agents bring the same dozens of tools with each request of a session. What was read of a list
+    can be kept, since it is made of that list alone, and nobody changes it.
+    """
+
+    @lru_cache(maxsize=LISTS_KEPT)
+    def known(written: bytes) -> T:
+        return read(Fields({"tools": loads(written)}))
+
+    def tools(fields: Fields) -> T:
+        written = dumps(fields.raw.get("tools"))
+        return known(written) if len(written) <= LONGEST_KEPT else read(fields)
+
+    return tools
+
+
 def tool_of(fields: Fields, schema: str) -> Tool:
     """Return a tool that the client runs.
 
@@ -322,11 +357,12 @@ def parameters_of(fields: Fields, given: Mapping[str, Any]) -> ModelParameters:
         raise bad(fields.at, str(error)) from None
 
 
-def check_calls(messages: Sequence[tuple[str, Message]]) -> None:
+def check_calls(messages: Sequence[tuple[str, Message]], *, is_all: bool = True) -> None:
     """Refuse a conversation in which a call and its result cannot find each other.
 
     Args:
         messages: Where each message stands, and the message.
+        is_all: Whether nothing stands before it.
 
     Raises:
         WireError: Two calls have one id, or a result answers no call before it.
@@ -335,7 +371,7 @@ def check_calls(messages: Sequence[tuple[str, Message]]) -> None:
     answered: set[str] = set()
     for at, message in messages:
         for part in message.tool_results:
-            if part.tool_use_id not in made:
+            if is_all and part.tool_use_id not in made:
                 told = f"found a result of {part.tool_use_id[:80]!r}, which is no call before it"
                 raise bad(at, told, action="leave it out, or send the message that calls it")
             if part.tool_use_id in answered:

@@ -7,20 +7,15 @@ and what is on record is as in every other turn.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
-from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Any
 
 from aiohttp import web
 
 from hookgate import (
-    QUESTIONS,
-    Address,
-    Event,
-    EventStream,
+    Effect,
     Host,
     ModelRef,
     ModelRequest,
@@ -28,29 +23,39 @@ from hookgate import (
     Principal,
     Provenance,
     Refusal,
-    StoreError,
     Turn,
-    TurnHandle,
     TurnKey,
     TurnRequest,
     new_id,
     principal_of,
     upper_bound,
 )
-from hookgate.builtin_plugins.compat.answers import WireFrame, Writer
+from hookgate.builtin_plugins.compat import embeddings
+from hookgate.builtin_plugins.compat.answers import Wire
+from hookgate.builtin_plugins.compat.delivery import RAN, Delivery
 from hookgate.builtin_plugins.compat.errors import (
     id_headers,
     is_anthropic,
-    request_id,
 )
 from hookgate.builtin_plugins.compat.fields import Asked, bad, json_object
+from hookgate.builtin_plugins.compat.kept.responses import Keeper, KeptResponses
+from hookgate.builtin_plugins.compat.kept.shelf import Shelf
 from hookgate.builtin_plugins.compat.limits import limit_headers
 from hookgate.builtin_plugins.compat.models import (
     Models,
+    address_of,
     anthropic_model,
     anthropic_models,
     openai_model,
     openai_models,
+)
+from hookgate.builtin_plugins.compat.modes import (
+    AGENT,
+    HEADER,
+    Meant,
+    agent_request,
+    check_mode,
+    meant,
 )
 from hookgate.builtin_plugins.compat.settings import DENIED, NOT_CARRIED, CompatSettings
 from hookgate.builtin_plugins.compat.wires import chat_reader, messages_reader, responses_reader
@@ -60,17 +65,11 @@ from hookgate.builtin_plugins.compat.wires.messages_writer import MessagesWriter
 from hookgate.builtin_plugins.compat.wires.messages_writer import fold as fold_messages
 from hookgate.builtin_plugins.compat.wires.responses_writer import ResponsesWriter
 from hookgate.builtin_plugins.compat.wires.responses_writer import fold as fold_responses
-from hookgate.clients import describe_error, wire_error
+from hookgate.clients import wire_error
 from hookgate.wire import Raw, dumps
 
 BODY_SECONDS = 120.0
 """Seconds that a body may take to arrive."""
-
-LOOK = 0.5
-"""Seconds between two looks at whether the client is still there."""
-
-PING = 10.0
-"""Seconds of silence after which a client of Messages gets a `ping`."""
 
 SPARE = 5.0
 """Seconds before a client would give up in which it is still answered."""
@@ -87,27 +86,6 @@ BETAS = ("anthropic-beta", "openai-beta")
 ASKED: TurnKey[Asked] = TurnKey("compat request")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wire:
-    """One wire, as clients speak it.
-
-    Attributes:
-        provider: The setting that names the provider of models without one.
-        read: Reads a request.
-        writer: Makes the writer of an answer.
-        fold: Makes one answer of frames.
-        named: Whether each event has its type as its name.
-        last: What ends a stream that is whole.
-    """
-
-    provider: str
-    read: Callable[[dict[str, Any]], Asked]
-    writer: Callable[[Asked], Writer]
-    fold: Callable[[Iterable[WireFrame]], WireFrame]
-    named: bool
-    last: str
-
-
 CHAT = Wire(
     provider="openai",
     read=chat_reader.read,
@@ -122,7 +100,7 @@ MESSAGES = Wire(
     writer=lambda asked: MessagesWriter(asked.model),
     fold=fold_messages,
     named=True,
-    last="",
+    pings=True,
 )
 
 RESPONSES = Wire(
@@ -131,55 +109,7 @@ RESPONSES = Wire(
     writer=ResponsesWriter,
     fold=fold_responses,
     named=True,
-    last="",
 )
-
-
-MODE = "guard"
-"""What a request is asked in, and what a key may be held to."""
-
-
-class Feed:
-    """The events of one turn for whoever writes its answer; None where there was silence."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[Event | None] = deque()
-        self._ready = asyncio.Event()
-        self._over = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._quiet()
-
-    def put(self, event: Event | None) -> None:
-        """Take an event; never waits."""
-        self._waiting.append(event)
-        self._ready.set()
-
-    def end(self) -> None:
-        """Nothing follows."""
-        self._over = True
-        self._ready.set()
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _quiet(self) -> None:
-        self.put(None)
-        self._timer = asyncio.get_running_loop().call_later(PING, self._quiet)
-
-    async def __aiter__(self) -> AsyncIterator[Event | None]:
-        while True:
-            while self._waiting:
-                yield self._waiting.popleft()
-            if self._over:
-                return
-            self._ready.clear()
-            await self._ready.wait()
-
-
-@dataclass(frozen=True, slots=True)
-class Comment:
-    """A line of a stream that clients pass over."""
-
-    text: str
 
 
 class Guard:
@@ -194,11 +124,13 @@ class Guard:
         self.host = host
         self.settings = settings
         self.models = Models(host, settings)
+        self.kept = KeptResponses(host, Shelf(host), settings)
 
     def use(self, settings: CompatSettings) -> None:
         """Take over changed settings."""
         self.settings = settings
         self.models = Models(self.host, settings)
+        self.kept.settings = settings
 
     # -- the routes ------------------------------------------------------------------
 
@@ -217,13 +149,59 @@ class Guard:
     async def count(self, request: web.Request) -> web.StreamResponse:
         """Serve ``/v1/messages/count_tokens``: never less than the request takes."""
         asked = messages_reader.read(json_object(await _body(request)), counts=True)
-        ref = self._ref(principal_of(request), asked, MESSAGES)
+        principal = principal_of(request)
+        found = self._meant(principal, asked, MESSAGES)
+        if not found.refs:
+            raise bad(
+                "model",
+                f"{asked.model[:200]!r} is an agent, which sees to what fits its context itself",
+                action="ask it without counting",
+            )
+        ref = found.refs[0]
         counted = ModelRequest(
             model=ref, system=asked.system, messages=asked.messages, tools=asked.tools
         )
         bound = getattr(self.host.providers[ref.provider], "bound", upper_bound)
         headers = {**id_headers(request), "x-hookgate-counted": "upper-bound"}
         return _json({"input_tokens": bound(counted)}, headers)
+
+    async def embeddings(self, request: web.Request) -> web.StreamResponse:
+        """Serve ``/v1/embeddings``."""
+        asked = embeddings.read(json_object(await _body(request)))
+        principal = principal_of(request)
+        check_mode(principal, "guard")
+        session = _session(request, "")
+        refs = self.models.refs(asked.model, self.settings.openai, principal, session)
+        wanted = TurnRequest(
+            **embeddings.as_turn(asked),
+            address=address_of(principal, session),
+            model=tuple(map(str, refs)),
+        )
+        turn, made = await embeddings.embedded(self.host, principal, asked, wanted)
+        headers = {
+            **id_headers(request),
+            "x-hookgate-turn": turn.id,
+            "x-hookgate-model": str(turn.get(RAN, refs[0])),
+            **await limit_headers(self.host, turn, anthropic=False),
+        }
+        body = await embeddings.answer(asked, turn, made)
+        return web.Response(body=body, content_type="application/json", headers=headers)
+
+    async def show_response(self, request: web.Request) -> web.Response:
+        """Serve ``GET /v1/responses/ID``."""
+        return await self.kept.show(request)
+
+    async def delete_response(self, request: web.Request) -> web.Response:
+        """Serve ``DELETE /v1/responses/ID``."""
+        return await self.kept.forget(request)
+
+    async def cancel_response(self, request: web.Request) -> web.Response:
+        """Serve ``POST /v1/responses/ID/cancel``."""
+        return await self.kept.cancel(request)
+
+    async def input_items(self, request: web.Request) -> web.Response:
+        """Serve ``GET /v1/responses/ID/input_items``."""
+        return await self.kept.items(request)
 
     async def list_models(self, request: web.Request) -> web.Response:
         """Serve the list of models in the form of the vendor whose SDK asks."""
@@ -243,61 +221,62 @@ class Guard:
     # -- from a request to a turn ------------------------------------------------------
 
     async def _answer(self, request: web.Request, wire: Wire) -> web.StreamResponse:
-        asked = wire.read(json_object(await _body(request)))
-        principal = principal_of(request)
-        ref = self._ref(principal, asked, wire)
-        self._check(principal, asked, ref)
-        feed = Feed()
-        try:
-            handle = self.host.start_turn(
-                principal,
-                Origin(provenance=Provenance.EXTERNAL_USER, path="compat"),
-                self._request(request, principal, asked, ref),
-                sink=feed.put,
-            )
-        except BaseException:
-            feed.end()
-            raise
+        body, principal = json_object(await _body(request)), principal_of(request)
+        keeper: Keeper | None = None
+        if wire is RESPONSES:
+            body, keeper = await self.kept.taken(principal, body)
+        asked = wire.read(body)
+        if keeper is not None and keeper.told:
+            asked = replace(asked, told=keeper.told)
+        session = asked.conversation or _session(request, asked.session)
+        found = self._meant(principal, asked, wire, session, request.headers.get(HEADER, ""))
+        wanted = self._request(request, principal, asked, found, session)
+        delivery = Delivery(self, request, wire, asked, keeper)
+        handle = self.host.start_turn(
+            principal,
+            Origin(provenance=Provenance.EXTERNAL_USER, path="compat"),
+            wanted,
+            sink=delivery.take,
+        )
         handle.turn[ASKED] = asked
-        # What becomes of it when its client leaves is settled here.
-        handle.detach()
-        handle.task.add_done_callback(lambda _: feed.end())
+        handle.turn[RAN] = handle.turn.plan.models[0]
+        delivery.follow(handle)
         headers = {
             **id_headers(request),
             "x-hookgate-turn": handle.turn.id,
-            "x-hookgate-model": str(ref),
+            "x-hookgate-mode": found.mode,
             **await limit_headers(self.host, handle.turn, anthropic=wire is MESSAGES),
         }
-        answer = GuardedAnswer(self, request, wire, asked, handle, feed)
-        if asked.stream:
-            return await answer.stream(headers)
-        return await answer.whole(headers)
+        if keeper is not None and keeper.background:
+            return await self.kept.begun(keeper, delivery, handle, headers)
+        return await (delivery.stream if asked.stream else delivery.whole)(headers)
 
-    def _ref(self, principal: Principal, asked: Asked, wire: Wire) -> ModelRef:
-        ref = self.models.ref(asked.model, getattr(self.settings, wire.provider))
-        if not principal.may_use_model(ref):
-            raise wire_error(
-                "forbidden",
-                f"{principal.id} may not use {asked.model[:200]!r}",
-                action="name a model that GET /v1/models lists",
-                param="model",
-            )
-        return ref
+    def _meant(
+        self, principal: Principal, asked: Asked, wire: Wire, session: str = "", wanted: str = ""
+    ) -> Meant:
+        provider = getattr(self.settings, wire.provider)
+        return meant(self.models, principal, asked.model, provider, session, wanted)
 
-    def _check(self, principal: Principal, asked: Asked, ref: ModelRef) -> None:
-        """Refuse what nobody could judge, and what the model's wire cannot carry.
+    def _carrying(self, asked: Asked, refs: Sequence[ModelRef]) -> Sequence[ModelRef]:
+        """Return the models that can take all of a request.
+
+        Raises:
+            WireError: There is none: the first one says what it cannot take.
+        """
+        left = [self.not_carried(asked, ref) for ref in refs]
+        able = [ref for ref, why in zip(refs, left, strict=True) if why is None]
+        if not able:
+            told = f"{refs[0]} speaks another wire, which cannot carry it"
+            raise bad(left[0] or "", told, action="leave it out")
+        return able
+
+    def _check(self, principal: Principal, asked: Asked, refs: Sequence[ModelRef]) -> None:
+        """Refuse what nobody could judge, and what the key may not ask for.
 
         Raises:
             WireError: There is such a thing.
         """
-        modes = principal.claims.get("modes")
-        if modes is not None and MODE not in modes:
-            raise wire_error(
-                "forbidden",
-                f"{principal.id} may not ask in the mode {MODE!r}: it has "
-                f"{', '.join(modes) or 'none'}",
-                action="name a model of one of its modes, or have its key changed",
-            )
+        responses_reader.check_kept(asked)
         allowed = principal.claims.get("provider_tools", self.settings.provider_tools)
         for kind in asked.hosted:
             if not any(fnmatchcase(kind, glob) for glob in allowed):
@@ -306,8 +285,8 @@ class Guard:
                     f"found {kind!r}, which the provider runs, so that its calls cannot be judged",
                     action="leave it out, or name it in `provider_tools` of the key",
                 )
-        for name in asked.substitutes:
-            other = ModelRef(ref.provider, name)
+        providers = {ref.provider for ref in refs}
+        for other in (ModelRef(one, name) for name in asked.substitutes for one in providers):
             if not principal.may_use_model(other):
                 raise wire_error(
                     "forbidden",
@@ -315,10 +294,6 @@ class Guard:
                     action="leave it out",
                     param="fallbacks" if asked.wire == messages_reader.WIRE else "models",
                 )
-        if (why := self.not_carried(asked, ref)) is not None:
-            raise bad(
-                why, f"{ref} speaks another wire, which cannot carry it", action="leave it out"
-            )
 
     def not_carried(self, asked: Asked, ref: ModelRef) -> str | None:
         """Return what of a request cannot go to a model; None where all of it can."""
@@ -328,18 +303,39 @@ class Guard:
         return left[0] if left else None
 
     def _request(
-        self, request: web.Request, principal: Principal, asked: Asked, ref: ModelRef
+        self,
+        request: web.Request,
+        principal: Principal,
+        asked: Asked,
+        found: Meant,
+        session: str,
     ) -> TurnRequest:
+        """Return what a turn is to be asked.
+
+        Raises:
+            WireError: The mode, or the model, cannot take the request.
+        """
+        refs, address = found.refs, address_of(principal, session)
+        if found.mode == AGENT:
+            return replace(
+                agent_request(self.host, asked, self.settings.system_tokens),
+                agent=found.agent,
+                model=tuple(map(str, refs)) or None,
+                address=address,
+            )
+        self._check(principal, asked, refs)
+        refs = self._carrying(asked, refs)
         return TurnRequest(
             content="",
-            address=_address(principal, _session(request, asked)),
+            address=address,
             client_tools=asked.tools,
             client_history=asked.messages,
-            model=str(ref),
+            model=tuple(map(str, refs)),
             parameters=asked.parameters,
             system=asked.system,
             ephemeral=True,
             verbatim=True,
+            host_tools=found.tools,
             raw=Raw(wire=asked.wire, data=asked.body, headers=_betas(request)),
             whole=not asked.stream,
         )
@@ -348,10 +344,13 @@ class Guard:
 
     def refusal(self, turn: Turn, request: ModelRequest) -> Refusal | None:
         """Refuse a model that was denied its calls too often, or that cannot take the request."""
+        if request.embed is not None:
+            turn[RAN] = request.model
         asked = turn.get(ASKED)
         if asked is None or request.cause != "turn":
             return None
-        if request.iteration >= DENIED_ROUNDS:
+        turn[RAN] = request.model
+        if _denied_rounds(turn, request) >= DENIED_ROUNDS:
             why = next(
                 (call.decision.reason for call in reversed(turn.calls) if call.decision.reason), ""
             )
@@ -360,7 +359,7 @@ class Guard:
                 message=f"Stopped by the gateway: {DENIED_ROUNDS} times the model called a tool, "
                 f"and the call was denied: {why}",
             )
-        if (name := self.not_carried(asked, request.model)) is not None:
+        if turn.verbatim and (name := self.not_carried(asked, request.model)) is not None:
             return Refusal(
                 code=NOT_CARRIED,
                 message=f"`{name}`: {request.model} speaks another wire, which cannot carry it",
@@ -381,168 +380,25 @@ class Guard:
         return min(limits)
 
 
-class GuardedAnswer:
-    """One answer on its way to its client."""
-
-    def __init__(
-        self,
-        guard: Guard,
-        request: web.Request,
-        wire: Wire,
-        asked: Asked,
-        handle: TurnHandle,
-        feed: Feed,
-    ) -> None:
-        self._guard = guard
-        self._host = guard.host
-        self._request = request
-        self._wire = wire
-        self._writer = wire.writer(asked)
-        self._handle = handle
-        self._feed = feed
-        self._limits: list[asyncio.TimerHandle] = []
-        self._look()
-
-    # -- as a whole, or while it comes ---------------------------------------------------
-
-    async def whole(self, headers: Mapping[str, str]) -> web.Response:
-        """Return the answer in one piece.
-
-        Raises:
-            Exception: What the turn ended with.
-        """
-        frames = [one async for one in self._frames() if isinstance(one, dict)]
-        return _json(self._wire.fold(frames), headers)
-
-    async def stream(self, headers: Mapping[str, str]) -> web.StreamResponse:
-        """Send the answer while it comes.
-
-        Raises:
-            Exception: What the turn ended with before anything of an answer had come.
-        """
-        async with aclosing(self._frames()) as frames:
-            first = await anext(frames)
-            async with EventStream(self._request, headers=headers) as stream:
-                await self._send(stream, first)
-                try:
-                    async for frame in frames:
-                        await self._send(stream, frame)
-                except Exception as error:
-                    if isinstance(error, ConnectionResetError):
-                        raise
-                    told = describe_error(self._host, error)
-                    for frame in self._writer.fail(told, request_id(self._request)):
-                        await self._send(stream, frame)
-                else:
-                    if self._wire.last:
-                        await stream.send(self._wire.last)
-        self._leave()
-        return stream.response
-
-    async def _send(self, stream: EventStream, frame: WireFrame | Comment) -> None:
-        if isinstance(frame, Comment):
-            stream.comment(frame.text)
-            return
-        event = str(frame.get("type", "")) if self._wire.named else ""
-        await stream.send(dumps(frame), event=event)
-
-    async def _frames(self) -> AsyncGenerator[WireFrame | Comment, None]:
-        """Yield what the client is sent.
-
-        Raises:
-            Exception: What the turn ended with.
-        """
-        writer, begun = self._writer, False
-        try:
-            async for event in self._feed:
-                if event is None:
-                    if begun and self._wire is MESSAGES:
-                        yield {"type": "ping"}
-                    continue
-                if event.type == "approval" and (asked := self._asked(event)):
-                    begun = True
-                    yield Comment(f"approval {asked}")
-                for frame in writer.take(event):
-                    begun = True
-                    yield frame
-            turn = await self._handle.wait()
-            refused = turn.error is not None and turn.error.code == DENIED
-            if turn.ending == "cancelled" and not self._host.ready:
-                # Another gateway takes it, or this one once it is there again.
-                raise wire_error(
-                    "stopping",
-                    "the gateway stops, and the answer was not whole",
-                    action="send it again in a moment",
-                    retry_after=1,
-                )
-            if turn.error is not None and not refused:
-                raise turn.error
-            for frame in writer.end(turn, str(turn.error) if refused else ""):
-                yield frame
-        finally:
-            for timer in self._limits:
-                timer.cancel()
-
-    # -- who is asked ----------------------------------------------------------------------
-
-    def _asked(self, event: Event) -> str:
-        """Return the id of a question that waits from now on, no longer than the client."""
-        question = event.data.get("id")
-        if event.data.get("state") != "pending" or not isinstance(question, str):
-            return ""
-        loop = asyncio.get_running_loop()
-        end = loop.call_later(self._guard.held(self._request), self._expire, question)
-        self._limits.append(end)
-        return question
-
-    def _expire(self, question: str) -> None:
-        async def end() -> None:
-            with suppress(StoreError):
-                why = "the client waits no longer"
-                await self._host[QUESTIONS].end(question, "expired", why)
-
-        self._host.spawn(end(), name=f"compat: end {question}")
-
-    # -- the client --------------------------------------------------------------------------
-
-    def _look(self) -> None:
-        """See to whether the client is still there, while its turn runs."""
-        if self._handle.over:
-            return
-        transport = self._request.transport
-        if transport is None or transport.is_closing():
-            self._leave()
-            return
-        asyncio.get_running_loop().call_later(LOOK, self._look)
-
-    def _leave(self) -> None:
-        if self._guard.settings.cancel_on_disconnect:
-            self._handle.cancel("its client has gone")
+def _denied_rounds(turn: Turn, request: ModelRequest) -> int:
+    """Return in how many rounds of a turn its model had a call denied."""
+    if turn.verbatim and not turn.host_tools:
+        return request.iteration  # There is no other reason to ask it again.
+    denied = {one.call.id for one in turn.calls if one.decision.effect is Effect.DENY}
+    results = [message.tool_results for message in turn.messages if message.turn == turn.id]
+    return sum(any(part.tool_use_id in denied for part in parts) for parts in results)
 
 
 def _betas(request: web.Request) -> tuple[tuple[str, str], ...]:
     return tuple((name, request.headers[name]) for name in BETAS if name in request.headers)
 
 
-def _session(request: web.Request, asked: Asked) -> str:
+def _session(request: web.Request, own: str) -> str:
     named = (request.headers.get(name, "") for name in SESSION_HEADERS)
-    found = next((one for one in named if one), asked.session)
+    found = next((one for one in named if one), own)
     if len(found) > LONGEST_SESSION:
         raise bad("", f"found a session of {len(found)} characters, expected 200 at most")
     return found or new_id("once")
-
-
-def _address(principal: Principal, session: str) -> Address:
-    """Return where a client speaks: within what its key is bound to, in a session of its own."""
-    own = Address("compat", principal.key or principal.id, session)
-    if principal.may_claim(own) or not principal.bindings:
-        return own
-    claim = principal.bindings[0]
-    return Address(
-        own.channel if claim.channel == "*" else claim.channel,
-        own.account if claim.account == "*" else claim.account,
-        own.peer if claim.peer == "*" else claim.peer,
-    )
 
 
 async def _body(request: web.Request) -> bytes:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from hookgate import Access, Host, ModelRequest, Refusal, Routes, Turn
-from hookgate.builtin_plugins.compat.settings import DENIED, NOT_CARRIED, CompatSettings
+from hookgate.builtin_plugins.compat.settings import DENIED, NOT_CARRIED, CompatSettings, Path
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
@@ -28,14 +28,16 @@ class Plugin:
 
     def __init__(self, settings: CompatSettings) -> None:
         self._settings = settings
+        self._off = settings.off
         self._guard: Guard | None = None
 
     def take_settings(self, settings: CompatSettings) -> Collection[str]:
         """Take over changed settings; what runs goes on as it began."""
+        takes_a_restart = ("off",) if settings.off != self._off else ()
         self._settings = settings
         if self._guard is not None:
             self._guard.use(settings)
-        return ()
+        return takes_a_restart
 
     @hookimpl
     def add_routes(self, host: Host, routes: Routes) -> None:
@@ -49,22 +51,31 @@ class Plugin:
             handler.__qualname__ = f"compat {name}"
             return handler
 
-        for prefix in ("", "/openai"):
-            path = f"{prefix}/v1/chat/completions"
-            routes.add("POST", path, served("chat"), access=ACCESS, max_body=MAX_BODY)
-            path = f"{prefix}/v1/responses"
-            routes.add("POST", path, served("responses"), access=ACCESS, max_body=MAX_BODY)
-        for prefix in ("", "/anthropic"):
-            path = f"{prefix}/v1/messages"
-            routes.add("POST", path, served("messages"), access=ACCESS, max_body=MAX_BODY)
-            path = f"{path}/count_tokens"
-            routes.add("POST", path, served("count"), access=ACCESS, max_body=MAX_BODY)
-        for prefix in ("", "/openai", "/anthropic"):
-            path = f"{prefix}/v1/models"
-            routes.add("GET", path, served("list_models"), access=ACCESS)
-            routes.add("GET", f"{path}/{{model:.+}}", served("one_model"), access=ACCESS)
-        for name in ("v1/chat", "v1/responses", "v1/messages", "v1/models", "openai", "anthropic"):
-            routes.errors(f"/{name}", _shaped)
+        openai, anthropic = ("", "/openai"), ("", "/anthropic")
+        served_paths: tuple[tuple[Path, Sequence[str], str, str, str], ...] = (
+            ("chat", openai, "POST", "chat/completions", "chat"),
+            ("responses", openai, "POST", "responses", "responses"),
+            ("responses", openai, "GET", "responses/{response}", "show_response"),
+            ("responses", openai, "DELETE", "responses/{response}", "delete_response"),
+            ("responses", openai, "POST", "responses/{response}/cancel", "cancel_response"),
+            ("responses", openai, "GET", "responses/{response}/input_items", "input_items"),
+            ("embeddings", openai, "POST", "embeddings", "embeddings"),
+            ("messages", anthropic, "POST", "messages", "messages"),
+            ("count_tokens", anthropic, "POST", "messages/count_tokens", "count"),
+            ("models", (*openai, "/anthropic"), "GET", "models", "list_models"),
+            ("models", (*openai, "/anthropic"), "GET", "models/{model:.+}", "one_model"),
+        )
+        for path, prefixes, method, rest, name in served_paths:
+            if path in self._off:
+                continue
+            body = MAX_BODY if method == "POST" else None
+            for prefix in prefixes:
+                where = f"{prefix}/v1/{rest}"
+                routes.add(method, where, served(name), access=ACCESS, max_body=body)
+        for name in ("chat", "responses", "embeddings", "messages", "models"):
+            routes.errors(f"/v1/{name}", _shaped)
+        routes.errors("/openai", _shaped)
+        routes.errors("/anthropic", _shaped)
         routes.error_code(DENIED, 403, "The model's calls were denied too often.")
         routes.error_code(NOT_CARRIED, 400, "The model's wire cannot carry a field of the request.")
 

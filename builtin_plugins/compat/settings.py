@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from random import Random
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
-from hookgate import Section
+from hookgate import ModelRef, Section
 
 DENIED = "compat_denied"
 """What a turn ends with whose model was denied its calls too often."""
@@ -16,13 +17,92 @@ NOT_CARRIED = "compat_not_carried"
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
+Target = Annotated[str, StringConstraints(pattern=r"^[^/]+/.+$", max_length=400)]
+"""A model, as `provider/model`."""
+
+Mode: TypeAlias = Literal["guard", "assist", "agent"]
+
+Path: TypeAlias = Literal["chat", "responses", "embeddings", "messages", "count_tokens", "models"]
+"""The paths that can be switched off."""
+
+
+class Alias(Section):
+    """`[plugin.compat.aliases.NAME]`: what a name stands for.
+
+    `NAME = "provider/model"` is short for `NAME = { to = "provider/model" }`.
+    """
+
+    to: tuple[Target, ...] = Field(default=(), max_length=16)
+    """The models, as `provider/model`, or one of them alone: where one fails before it has said
+    anything, the next one is asked. An agent has its own where none are named."""
+    weights: tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...] = ()
+    """How often each of `to` comes first, beside the others; none: always the first one. Requests
+    of one session begin with one model. A model of the weight 0 is asked where others fail."""
+    mode: Mode = "guard"
+    """What the gateway adds: in `guard` nothing, in `assist` some of its tools, in `agent` all that
+    an agent has."""
+    tools: tuple[Name, ...] = ()
+    """Globs of the gateway's tools that are offered as well, in the mode `assist`."""
+    agent: str = Field(default="", max_length=200)
+    """The agent that answers, in the mode `agent`."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Alias:
+        if not self.to and self.mode != "agent":
+            raise ValueError("found no model, expected `to` with one at least")
+        if len(set(self.to)) < len(self.to):
+            raise ValueError("found a model twice in `to`, expected each one once")
+        if self.weights and (len(self.weights) != len(self.to) or not any(self.weights)):
+            raise ValueError(
+                f"found {len(self.weights)} weights for {len(self.to)} models in `to`, expected "
+                "one for each, not all of them 0"
+            )
+        for name, mode in (("tools", "assist"), ("agent", "agent")):
+            has, needs = bool(getattr(self, name)), self.mode == mode
+            if has is not needs:
+                found = "no" if needs else "a"
+                raise ValueError(
+                    f"found {found} `{name}` in the mode {self.mode!r}: the mode `{mode}` has it, "
+                    "and no other"
+                )
+        return self
+
+    def models(self, session: str) -> tuple[ModelRef, ...]:
+        """Return the models in the order in which they are asked.
+
+        Args:
+            session: Whose requests go to one model, so that what it caches and signs is of use.
+        """
+        to = list(self.to)
+        if self.weights:
+            # No secret hangs on it: it spreads the load.
+            first = Random(session).choices(to, self.weights)[0]
+            to.remove(first)
+            to.insert(0, first)
+        return tuple(map(ModelRef.parse, to))
+
+
+def _table(value: Any) -> Any:
+    """Return an alias as the table that it is short for."""
+    given = {"to": (value,)} if isinstance(value, str) else value
+    if not isinstance(given, dict):
+        return given
+    if isinstance(given.get("to"), str):
+        given = {**given, "to": (given["to"],)}
+    # What a function has been handed is no JSON any more, where an array is a tuple.
+    return {name: tuple(one) if isinstance(one, list) else one for name, one in given.items()}
+
+
 class CompatSettings(Section):
     """``[plugin.compat]``: endpoints that speak the vendors' wires."""
 
-    aliases: dict[Name, Annotated[str, StringConstraints(pattern=r"^[^/]+/.+$")]] = Field(
-        default_factory=dict
-    )
-    """What other names of models mean, as `provider/model`: `"gpt-small" = "ollama/qwen3"`."""
+    aliases: dict[
+        Name, Annotated[Alias, BeforeValidator(_table, json_schema_input_type=Target | Alias)]
+    ] = Field(default_factory=dict)
+    """What other names of models mean, as `provider/model`: `"gpt-small" = "ollama/qwen3"`; or
+    a table with several."""
+    off: frozenset[Path] = frozenset()
+    """The paths that are not served; of each, those below `/openai` and `/anthropic` too."""
     openai: Name = "openai"
     """The provider of a model that a request of OpenAI's wire names without one."""
     anthropic: Name = "anthropic"
@@ -36,5 +116,10 @@ class CompatSettings(Section):
     hold_seconds: float = Field(default=600, gt=0, le=604_800)
     """How long an answer waits at most for somebody who is asked. A client that says how long it
     waits itself is answered 5 s before that."""
+    system_tokens: int = Field(default=1000, ge=0)
+    """The most tokens of a client's own instructions to an agent; they stand below the agent's."""
+    keep_days: float = Field(default=30, ge=0, le=3650)
+    """How many days a response of the Responses API is kept for whoever has asked for it, unless
+    the request says `store: false`; 0 keeps none."""
     cancel_on_disconnect: bool = True
     """Whether a turn is cancelled when its client goes away."""

@@ -26,7 +26,7 @@ from hookgate import (
     TurnRequest,
     operation,
 )
-from hookgate.clients import describe_error
+from hookgate.clients import describe_error, wire_error
 from hookgate.wire import CONTENT_FORMS
 
 Name = Annotated[str, StringConstraints(max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -105,6 +105,9 @@ class ChatParams(AddressParams):
 
     content: str = ""
     """The text. Empty only where images or tool results come."""
+    agent: Name | None = None
+    """The agent to speak to instead of the one that the bindings choose: for the scope `operate`,
+    and for keys and tokens whose `agents` name it."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Options for planners, such as `customFlags`."""
     images: tuple[ImageParam, ...] = Field(default=(), max_length=16)
@@ -127,6 +130,7 @@ class ChatParams(AddressParams):
         """Return what the runtime is asked, by a client that reads the answer at its end or not."""
         return TurnRequest(
             content=self.content,
+            agent=self.agent,
             address=self.to_address(),
             images=tuple(Image(media_type=item.media_type, data=item.data) for item in self.images),
             options=self.options,
@@ -185,10 +189,16 @@ async def send(invocation: Invocation, params: ChatParams) -> TurnAccepted:
 
     It answers when the message is committed, and then passes the turn's events on.
     """
-    host, relay = invocation.host, Relay(invocation)
+    host, relay, principal = invocation.host, Relay(invocation), invocation.principal
+    if params.agent and principal.agents is None and "operate" not in principal.scopes:
+        raise wire_error(
+            "forbidden",
+            f"{principal.id} may not choose an agent: bindings choose it",
+            action="leave `agent` out, or use a token with `agents` or the scope `operate`",
+        )
     origin = Origin(provenance=Provenance.EXTERNAL_USER, path=invocation.path)
     request = params.to_request(whole=not invocation.streaming)
-    turn = host.start_turn(invocation.principal, origin, request, sink=relay.sink)
+    turn = host.start_turn(principal, origin, request, sink=relay.sink)
     # What becomes of it when its client leaves or cancels is settled here, with the reason.
     turn.detach()
     try:

@@ -20,6 +20,8 @@ from hookgate.kit.tables import tables_of
 from hookgate.settings import redact_json
 
 if TYPE_CHECKING:
+    from sqlalchemy import Row
+
     from hookgate.builtin_plugins.dashboard.tables import KeptTurn
     from hookgate.builtin_plugins.dashboard.turns import TurnListParams
 
@@ -246,6 +248,22 @@ class Keeper:
             principal=principal,
         )
         return found
+
+    async def ended(self, since: datetime, principal: Principal) -> list[KeptTurn | Row[Any]]:
+        """Return the turns that began since then and have ended, those that began last first.
+
+        Raises:
+            StoreError: They cannot be read.
+        """
+        first = since.astimezone(UTC).isoformat(timespec="microseconds")
+        mine: dict[str, KeptTurn | Row[Any]] = {
+            turn.id: turn
+            for turn in self.here()
+            if turn.ending != "running" and turn.place >= first and principal.sees(turn.session)
+        }
+        for row in await self._tables.ended(self._records, first, principal, MOST):
+            mine.setdefault(row.id, row)
+        return sorted(mine.values(), key=lambda turn: turn.started, reverse=True)
 
     # -- a row -------------------------------------------------------------------
 

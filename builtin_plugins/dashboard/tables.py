@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, Index, MetaData, func
+from sqlalchemy import ColumnElement, Index, MetaData, Row, func, select
 
-from hookgate import Store
-from hookgate.kit.records import Field, Record
+from hookgate import Principal, Store
+from hookgate.kit.records import Field, Record, Records, may_see
 from hookgate.kit.records.statements import Trim
 
 SCRIPTS = Path(__file__).parent / "migrations"
@@ -78,6 +78,31 @@ async def keep(store: Store, rows: Sequence[Mapping[str, Any]]) -> None:
         StoreError: Nothing was written.
     """
     await asyncio.shield(store.insert_soon(TURNS, rows))
+
+
+async def ended(
+    records: Records[KeptTurn], since: str, principal: Principal, most: int
+) -> list[Row[Any]]:
+    """Return how so many turns ended and how long they took, those that began last first.
+
+    Args:
+        records: The turns.
+        since: When the first of them may have begun, ISO 8601 in UTC.
+        principal: Whose turns are wanted.
+        most: So many at most.
+
+    Raises:
+        StoreError: They cannot be read.
+    """
+    c = TURNS.c
+    query = (
+        select(c.id, c.session, c.started, c.ending, c.milliseconds)
+        .where(c.place >= since, may_see(principal, c.session))
+        .order_by(c.place.desc())
+        .limit(most)
+    )
+    rows = await records.store.read(lambda connection: list[Any](connection.execute(query)))
+    return [row for row in rows if principal.sees(row.session)]
 
 
 async def trim(store: Store, most: int) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import orjson
@@ -167,6 +170,25 @@ class ShownTurn(TurnRow):
     """Whether hooks were timed in it."""
 
 
+class TurnSums(OperationModel):
+    """How the turns of the last minutes went."""
+
+    minutes: float
+    """So many minutes are looked at: fewer than asked for, where older turns are not kept."""
+    turns: int
+    """So many have begun in them and ended."""
+    a_minute: float
+    running: int
+    """So many run at this gateway now."""
+    failed: int
+    """So many ended with an error."""
+    refused: int
+    cancelled: int
+    median_ms: float
+    p95_ms: float
+    """Milliseconds in which 95 of 100 ended (nearest rank)."""
+
+
 class Turns:
     """Lists and shows the turns that are kept."""
 
@@ -183,6 +205,39 @@ class Turns:
         return TurnRows(
             turns=tuple([TurnRow(**_row(turn)) for turn in shown]),
             next=shown[-1].place if len(found) > len(shown) else "",
+        )
+
+    @operation("turn.sums", command="turns sums")
+    async def sums(
+        self, invocation: Invocation, minutes: Annotated[float, Field(ge=1, le=10_080)] = 15
+    ) -> TurnSums:
+        """Say how many turns the last minutes had, how they ended and how long they took.
+
+        Args:
+            minutes: So many minutes, of the last turns that are kept.
+
+        Example:
+            hookgate turns sums --minutes 60
+        """
+        host, principal = invocation.host, invocation.principal
+        now = host.clock.now()
+        ended = await self._keeper.ended(now - timedelta(minutes=minutes), principal)
+        if len(ended) >= MOST:
+            first = datetime.fromisoformat(ended[-1].started)
+            minutes = max((now - first).total_seconds() / 60, 1 / 60)
+        took = sorted([turn.milliseconds for turn in ended]) or [0.0]
+        endings = Counter(turn.ending for turn in ended)
+        here = [turn for turn in self._keeper.here() if turn.ending == "running"]
+        return TurnSums(
+            minutes=round(minutes, 2),
+            turns=len(ended),
+            a_minute=round(len(ended) / minutes, 2),
+            running=sum(principal.sees(turn.session) for turn in here),
+            failed=endings["failed"],
+            refused=endings["refused"],
+            cancelled=endings["cancelled"],
+            median_ms=round(took[(len(took) - 1) // 2], 1),
+            p95_ms=round(took[math.ceil(0.95 * len(took)) - 1], 1),
         )
 
     @operation("turn.show", command="turns show")

@@ -15,10 +15,13 @@ from hookgate import (
     Host,
     Key,
     Operation,
+    Provider,
+    ProviderInfo,
     StartError,
     operations_of,
 )
 from hookgate.builtin_plugins.embedding.operations import EmbeddingOperations
+from hookgate.builtin_plugins.embedding.provider import NAME, OwnModel
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder, EmbeddingEngine, NoEngine
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 from hookgate.builtin_plugins.embedding.stock import ShippedVectors
@@ -84,6 +87,30 @@ class Plugin:
         if self._settings.embedder == "openai" and EGRESS not in host:
             self._missing(host, NO_WAY_OUT)
         return operations_of(EmbeddingOperations(self._opened))
+
+    @hookimpl
+    def describe_providers(self) -> Sequence[ProviderInfo]:
+        """Say that the own model costs nothing."""
+        own = self._own_model()
+        return (
+            ()
+            if own is None
+            else (ProviderInfo(name=NAME, models=tuple(own.models()), local=True),)
+        )
+
+    @hookimpl
+    def list_providers(self) -> Sequence[Provider]:
+        """Offer the own model to whoever asks for vectors; one behind a server is that server's."""
+        own = self._own_model()
+        return () if own is None else (own,)
+
+    def _own_model(self) -> OwnModel | None:
+        settings = self._settings
+        if settings.embedder not in ("onnx", "sentence-transformers"):
+            return None
+        named = (settings.model or "").rpartition("/")[2]
+        name = named or (settings.model_path.name if settings.model_path else "minilm")
+        return OwnModel(name, self._opened, most_tokens=settings.max_tokens)
 
     # -- the model ---------------------------------------------------------
 

@@ -31,7 +31,7 @@ from hookgate.builtin_plugins.metering.gate import Gate
 from hookgate.builtin_plugins.metering.instruments import CALL, INSTRUMENTS, call_fields
 from hookgate.builtin_plugins.metering.limits import Guard, Ruling
 from hookgate.builtin_plugins.metering.operations.budgets import BudgetOperations
-from hookgate.builtin_plugins.metering.operations.usage import UsageOperations
+from hookgate.builtin_plugins.metering.operations.usage import CallOperations, UsageOperations
 from hookgate.builtin_plugins.metering.prices.book import Prices
 from hookgate.builtin_plugins.metering.prices.operations import PriceOperations
 from hookgate.builtin_plugins.metering.settings import MeteringSettings
@@ -193,8 +193,12 @@ class Plugin:
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
         """Bring what shows usage and prices, and what sets budgets."""
+        usage = self._usage_operations
         return operations_of(
-            self._budget_operations, self._usage_operations, PriceOperations(self._prices, host)
+            self._budget_operations,
+            usage,
+            CallOperations(usage),
+            PriceOperations(self._prices, host),
         )
 
     @property

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hookgate import counted
-from hookgate.kit.rendering import cell, clean, plain_table, table
+from hookgate.kit.rendering import cell, clean, listing, plain_table, table
 
 BAR = 12
 """Characters of a bar."""
@@ -268,6 +268,11 @@ def _state(state: str) -> Text:
 
 VIEWS = {
     "budgets.show": budgets,
+    "calls.list": listing(
+        "calls",
+        "no model was called in this session: `hookgate sessions list` names those there are",
+        *("at", "model", "cause", "status", "input_tokens", "output_tokens", "cost_usd"),
+    ),
     "prices.check": checked,
     "prices.show": prices,
     "usage": usage,

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from hookgate.builtin_plugins.packs import git, scripts
+from hookgate.builtin_plugins.packs import git, scripts, shell_builtins
 from hookgate.builtin_plugins.packs.places import PathPlace
 from hookgate.builtin_plugins.packs.shell import (
     UNKNOWN,
@@ -71,6 +71,7 @@ _WRAPPERS = {
     "command": (r"(?!)", r"-p"),
 }
 """Of programs that run another one: options with a value, and those without."""
+_LOOPBACK_6 = re.compile(r"^(https?://)?\[::1\](?=[:/]|$)")
 _ROUTE = re.compile(r"[A-Za-z0-9@_][A-Za-z0-9@_:.-]*")
 _CURL_FLAGS = re.compile(r"-[sSfiIvkgL]+")
 _CURL = {
@@ -327,13 +328,18 @@ class CommandLines:
 
     def _kind(self, name: str, words: Sequence[Word], folders: Folders) -> None:
         self.options(name, words, self.tables.danger.get(name, ()))
+        shell_builtins.look(name, words, self.findings)
         match self.tables.kinds[name]:
             case "pure":
-                self._pure(name, words)
+                self.findings.read(f"runs {name}")
             case "names":
-                self.read_from(_operands(words), folders)
+                is_test = name in ("test", "[")
+                # What a word is held against is no path, and a test shows none.
+                self.read_from([w for w in _operands(words) if w.known or not is_test], folders)
                 self.findings.read(f"lists with {name}")
             case "read":
+                if name in ("less", "more") and any(one.text[:1] == "+" for one in words):
+                    self.findings.ask(f"{name} begins with a command")
                 self.read_from(_paths(words), folders)
                 self.findings.read(f"reads with {name}")
             case "search":
@@ -362,17 +368,11 @@ class CommandLines:
                 if option not in safe and _may_be(word.text, option, clusters=clusters):
                     self.findings.ask(f"{name} {option}")
 
-    def _pure(self, name: str, words: Sequence[Word]) -> None:
-        odd = {"printf": ("-v",), "id": (), "expr": ()}.get(name, ())
-        if any(word.text in odd for word in words):
-            self.findings.ask(f"{name} sets a variable")
-        self.findings.read(f"runs {name}")
-
     def _search(self, name: str, words: Sequence[Word], folders: Folders) -> None:
         operands = list(_operands(words))
         named = any(re.match(r"-[A-Za-z]*[ef]|--r|--f", one.text) for one in words)
         if name == "jq" and any(
-            re.search(r"\benv\b|\$ENV|input_filename|import|include", one.text) for one in words
+            re.search(r"\benv\b|\bENV\b|input_filename|import|include", one.text) for one in words
         ):
             self.findings.ask("jq reads more than its files")
         if name == "jq":
@@ -410,6 +410,8 @@ class CommandLines:
                 self.findings.ask(f"what {name} runs is known only when it runs")
             elif re.search(r"://|^git\+|^[\w.-]+@[\w.-]+:|@latest\b", text):
                 self.findings.ask(f"{name} fetches {_shown(word)}")
+            elif (why := _brings(name, text)) is not None:
+                self.findings.ask(f"{name} {why} ({_shown(word)})")
             elif text.startswith("-") and text != "-":
                 for value in _value(word):
                     self._inside(name, value, folders)
@@ -427,6 +429,10 @@ class CommandLines:
 
     def _inside(self, name: str, word: Word, folders: Folders) -> None:
         place = self.place(word, folders)
+        for piece in _pieces(word):
+            # `xml:/x`, `log_file=~/x`, `@/x`, `{"setup": "/x"}`: a path within a word.
+            if self.place(piece, folders) in (PathPlace.OUTSIDE, PathPlace.SECRET):
+                place = PathPlace.OUTSIDE
         if place is PathPlace.NOTHING and word.text != "/dev/null":
             self.findings.ask(f"{name} takes what it reads for its own")
         if place is PathPlace.SYSTEM and "/include" in word.text:
@@ -455,6 +461,9 @@ class CommandLines:
         sub, operands = rest[0], rest[1:]
         label = f"{name} {sub.text}"
         plain = sub.known and _ROUTE.fullmatch(sub.text) is not None
+        reached = operands[:1] if name == "bun" and sub.text == "run" else rest[:1]
+        if name in ("pnpm", "bun") and not self._is_script(name, sub.text, reached):
+            self.findings.ask(f"{name} runs a program of the machine where no script has the name")
         if plain and sub.text in known.exec:
             self._wrapped_tool(label, operands, folders)
         elif plain and sub.text in known.bare:
@@ -494,6 +503,21 @@ class CommandLines:
         ):
             self.findings.ask(f"{label} may run a plugin")
         self.run(label, operands, folders)
+
+    def _is_script(self, name: str, sub: str, reached: Sequence[Word]) -> bool:
+        """Whether a word is one of a package manager's own, a usual script or a checker."""
+        known = self.tables.subcommands[name]
+        own = sub != "run" if name == "bun" else sub in (*known.ask, *known.bare, *known.exec)
+        if own or (name == "pnpm" and sub in ("run", "run-script", "test", "t", "tst")):
+            return True
+        text = reached[0].text if reached else ""
+        return (
+            ":" in text
+            or text in self.tables.scripts
+            or text in _BROUGHT
+            or self.tables.kinds.get(text) == "run"
+            or (name == "bun" and re.search(r"[./]", text) is not None)
+        )
 
     # -- wrappers ------------------------------------------------------------
 
@@ -622,6 +646,10 @@ class CommandLines:
 
     def _module(self, words: Sequence[Word], folders: Folders) -> None:
         name = words[0].text if words else ""
+        inner = next((n for n, one in enumerate(words[1:], 1) if one.text == "-m"), 0)
+        if name == "coverage" and inner:
+            self._module(words[inner + 1 :], folders)
+            words = words[:inner]
         if name == "pip" and self._pip(words[1:], folders):
             return
         if name not in self.tables.interpreters["python"].modules or name == "pip":
@@ -681,12 +709,14 @@ class CommandLines:
         self.write_to(words, folders, "edits of files")
 
     def _uniq(self, words: Sequence[Word], folders: Folders) -> None:
-        operands = list(_operands(words))
+        operands: list[Word] = []
+        for before, word in pairwise((Word(text=""), *words)):
+            if word in _operands((word,)) and not (
+                word.text.isdigit() and re.fullmatch(r"-[fswclgo]", before.text)
+            ):
+                operands.append(word)
         self.read_from(_paths(words), folders)
-        if len([one for one in operands if not one.text.isdigit()]) > 1 or any(
-            one.text.startswith("-r") for one in words
-        ):
-            self.write_to(operands[1:], folders)
+        self.write_to(operands[1:], folders)
         self.findings.read("reads lines")
 
     def _tee(self, words: Sequence[Word], folders: Folders) -> None:
@@ -704,8 +734,8 @@ class CommandLines:
     def _tar(self, words: Sequence[Word], folders: Folders) -> None:
         if not words or not re.fullmatch(r"-?t[zjJv]*f?|-tf", words[0].text):
             self.findings.ask("tar packs or unpacks")
-        if any(one.text.startswith("--") or "I" in one.text[:2] for one in words[1:]):
-            self.findings.ask("tar with options")
+        if any(one.text.startswith("-") or re.search(r"[:@]", one.text) for one in words[1:]):
+            self.findings.ask("tar with options, or of another machine")
         self.read_from(_paths(words[1:]), folders)
 
     def _kill(self, words: Sequence[Word], folders: Folders) -> None:
@@ -720,7 +750,9 @@ class CommandLines:
         if not all(
             re.fullmatch(r"aux|-ef|-e|-f|-A|aux?w*|-p|\d+|-o|[a-z,]+", one.text) for one in words
         ) or any(
-            not one.text.startswith("-") and "e" in one.text and "," not in one.text
+            not one.text.startswith("-")
+            and "e" in one.text
+            and ("," not in one.text or "env" in one.text)
             for one in words
         ):
             self.findings.ask("ps may show environments, where keys are")
@@ -790,7 +822,7 @@ class CommandLines:
 
 def host_of(address: str) -> str:
     """Return the host that an address leads to; "" where it is none for sure."""
-    if not re.fullmatch(r"[A-Za-z0-9._~:/?&=%+,;@\[\]-]+", address) or "@" in address:
+    if not re.fullmatch(r"[A-Za-z0-9._~:/?&=%+,;-]+", _LOOPBACK_6.sub("", address, 1) or "/"):
         return ""
     try:
         parts = urlsplit(address if "://" in address else f"http://{address}")
@@ -811,7 +843,40 @@ def _may_be(word: str, option: str, *, clusters: bool) -> bool:
         )
     if len(option) > 2 or not clusters:
         return word.startswith(option)
-    return not word.startswith("--") and option[1] in re.split(r"[^A-Za-z.]", word[1:])[0]
+    return not word.startswith("--") and option[1] in re.split(r"[^A-Za-z0-9.]", word[1:])[0]
+
+
+def _pieces(word: Word) -> Iterator[Word]:
+    """Yield what may be a path within a word."""
+    pieces = re.split(r"[=:,;@\"'\s]+", word.text)
+    if len(pieces) > 1:
+        for piece in pieces:
+            bare = piece.lstrip("{[(").rstrip("}])")
+            yield Word(text=bare, glob=word.glob, home=bare.startswith("~"))
+
+
+def _brings(name: str, text: str) -> str | None:
+    """Return what a word has a builder or checker do beyond that; None where nothing."""
+    manager = name.split()[0] in ("npm", "yarn", "pnpm", "bun")
+    if manager and text == "env":
+        return "shows the environment, where keys are"
+    if manager and text in ("node", "python", "sh", "bash", "deno"):
+        return "may run what it is given"
+    if name == "cmake" and text in ("--install", "install"):
+        return "installs"
+    if name == "cmake" and re.match(r"-D\w*(LAUNCHER|LAUNCH_|_COMMAND|EMULATOR)", text):
+        return "may run what it is given"
+    if name == "tox" and text in ("e", "exec", "devenv", "d"):
+        return "may run what it is given"
+    if name == "astro" and text == "add":
+        return "brings code of others"
+    if name.startswith("dotnet") and re.match(r"--?p(roperty)?:\w*(Event|Command|Custom)", text):
+        return "may run what it is given"
+    if name.startswith("sbt") and not re.fullmatch(r"[\w./:*-]+", text):
+        return "may run what it is given"
+    if name.startswith("go ") and "-extld=" in text:
+        return "may run what it is given"
+    return None
 
 
 def _is_count(word: Word) -> bool:

@@ -117,7 +117,8 @@ def _paths(lines: CommandLines, sub: str, words: Sequence[Word], folders: Folder
             lines.findings.ask(f"what git {sub} works on is known only when it runs")
             continue
         text = word.text.partition("=")[2] if word.text.startswith("-") else word.text
-        for piece in {text, text.rpartition(":")[2]}:
+        short = word.text[2:] if re.match(r"-[A-Za-z]", word.text) else ""
+        for piece in {text, text.rpartition(":")[2], short}:
             place = PathPlace.NOTHING
             for folder in folders:
                 place = max(

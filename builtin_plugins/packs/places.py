@@ -71,7 +71,7 @@ class Names:
 @lru_cache(maxsize=4096)
 def _fits(part: str, names: Names, which: str) -> bool:
     # Some systems pass over blanks and dots at the end of a name.
-    part = part.lower().rstrip(" .")
+    part = part.casefold().rstrip(" .")
     globs: Sequence[str] = getattr(names, which)
     if which == "secret" and any(fnmatchcase(part, glob) for glob in names.not_secret):
         return False

@@ -25,10 +25,13 @@ _VALUED = re.compile(
     r"-(i?name|i?path|wholename|i?regex|type|maxdepth|mindepth|[mac]time|mmin|size|perm|user|group|"
     r"links|regextype|newermt|printf|inum)"
 )
-_ADDRESS = r"(?:\d+|\$|/(?:[^/\\\n]|\\.)*/[I]?)"
+_SET = r"\[\^?\]?(?:\[[:.=]\w+[:.=]\]|\\[A-Za-z.]|[^\]\[\\\n{mark}])*\]"
+"""What brackets of a pattern hold: a mark within them ends no pattern, which is read nowhere."""
+_ADDRESS = rf"(?:\d+|\$|/(?:{_SET.format(mark='/')}|[^/\[\\\n]|\\.)*/[I]?)"
 _SED = re.compile(
     rf"\s*(?:{_ADDRESS}(?:\s*,\s*(?:{_ADDRESS}|\+\d+))?)?\s*!?\s*"
-    r"(?:[pdqDPgGhHxnN=]|q\d*|s(?P<mark>[/|#,:@!])(?:(?!(?P=mark))[^\\\n]|\\.)*(?P=mark)"
+    r"(?:[pdqDPgGhHxnN=]|q\d*|s(?P<mark>[/|#,:@!])"
+    rf"(?:{_SET.format(mark='/|#,:@!')}|(?!(?P=mark))[^\[\\\n]|\\.)*(?P=mark)"
     r"(?:(?!(?P=mark))[^\\\n]|\\.)*(?P=mark)[gipI0-9]*)\s*"
 )
 _AWK = re.compile(
@@ -122,6 +125,8 @@ def sed(lines: CommandLines, words: Sequence[Word], folders: Folders) -> None:
     files: list[Word] = []
     inplace, given = False, any(word.text in ("-e", "--expression") for word in words)
     rest = list(words)
+    if any(word.text == "--" for word in rest):
+        lines.findings.ask("sed with words that are no options, whatever they look like")
     while rest:
         word = rest.pop(0)
         if word.text in ("-e", "--expression") and rest:
@@ -137,13 +142,14 @@ def sed(lines: CommandLines, words: Sequence[Word], folders: Folders) -> None:
             "-nr",
             "-En",
             "-z",
-            "--",
         ):
             continue
         elif word.text in ("-i", "-i.bak", "-i.orig", "--in-place", "-Ei", "-i.tmp"):
             inplace = True
             if rest and rest[0].text == "" and word.text == "-i":
                 rest.pop(0)  # as on a Mac
+            elif word.text == "-i" and not given and any(map(_may_be_sed, rest[1:])):
+                lines.findings.ask("a Mac takes the script for a suffix, and what follows for it")
         elif word.text.startswith("-"):
             lines.findings.ask(f"sed {word.text[:60]}")
             return
@@ -159,6 +165,11 @@ def sed(lines: CommandLines, words: Sequence[Word], folders: Folders) -> None:
         lines.write_to(files, folders, "sed -i")
     else:
         lines.findings.read("reads with sed")
+
+
+def _may_be_sed(word: Word) -> bool:
+    """Whether a word may be a script that writes, where it was meant for a file."""
+    return re.search(r"[\s,|#:@!$;{}]|^\d*[a-z]?/|^\d*w", word.text) is not None
 
 
 def _commands(script: str) -> list[str]:

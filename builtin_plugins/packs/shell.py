@@ -34,6 +34,12 @@ _ENDS = frozenset(" \t\n;&|<>()")
 _RESERVED = re.compile(
     r"if|then|else|elif|fi|do|done|case|esac|while|until|for|select|function|coproc|in|[{}!]|\[\[|\]\]"
 )
+_SPECIAL = re.compile(
+    r"[A-Z]|_proxy$|^(npm|pip|uv|yarn|cargo)_|^(c|f|man|mail|module_)?path$|^(aliases|argv|commands"
+    r"|dirstack|functions|histchars|nameddirs|options|prompt|psvar|signals|status|watch)$"
+)
+"""Names of variables that a shell or a program takes for more than a word: each in capitals, and
+those of zsh."""
 _COMPOUND = re.compile(r"\{([^{}]*)\}")
 
 
@@ -298,6 +304,8 @@ class _LineReader:
         name = _NAME.match(self._text, self._at)
         if name is None:
             raise UnreadableError("a loop without a name")
+        if _SPECIAL.search(name.group()):
+            raise UnreadableError(f"the loop sets {name.group()}, which may mean something")
         self._at = name.end()
         self._skip()
         if not self._is_word("in"):
@@ -487,7 +495,9 @@ class _LineReader:
                 parts.home = True
                 parts.add("~")
                 self._at += 1
-            elif char == "=" and self._at == begin:
+            elif (
+                char == "=" and self._at == begin and self._text[begin + 1 : begin + 2] not in " \t"
+            ):
                 raise UnreadableError("a word that begins with =")
             elif char in _PLAIN or char in _GLOB or char in "{}":
                 parts.glob = parts.glob or char in _GLOB

@@ -52,6 +52,7 @@ class Tables:
     settable: frozenset[str]
     shown: frozenset[str]
     reference: frozenset[str]
+    scripts: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +100,7 @@ def programs() -> Tables:
         settable=frozenset(data["environment"]["set"]),
         shown=frozenset(data["environment"]["shown"]),
         reference=frozenset(data["hosts"]["reference"]),
+        scripts=frozenset(data["scripts"]["usual"]),
     )
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Id = Annotated[str, Field(min_length=1, max_length=200)]
 Digest = Annotated[str, Field(max_length=64)]
+Why = Annotated[str, Field(max_length=500)]
 
 
 class Approvals(OperationModel):
@@ -101,6 +102,7 @@ class ApprovalOperations:
         decision: Choice,
         digest: Digest = "",
         scope: GrantScope = "arguments",
+        reason: Why = "",
     ) -> Resolved:
         """Allow a waiting tool call, once or always, or deny it.
 
@@ -112,9 +114,10 @@ class ApprovalOperations:
             scope: How far ``allow-always`` reaches: these very arguments, calls that have in
                 common with this one what the question names as its family, or any of this tool in
                 this session, where the settings allow that.
+            reason: Why, in at most 500 characters: on record, and of a denial told to the model.
         """
         question, grant = await self._desk().resolve(
-            invocation.principal, id, decision, digest=digest, scope=scope
+            invocation.principal, id, decision, digest=digest, scope=scope, reason=reason
         )
         invocation.host.log.info(
             "approval resolved",

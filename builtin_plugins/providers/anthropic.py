@@ -101,6 +101,9 @@ DOCUMENT_TYPES = ("application/pdf",)
 PICTURE_TOKENS = 4784
 """Most tokens of one picture, which is made smaller until it has no more; 3.75 megapixels."""
 
+CACHED = ("text", "image", "document", "tool_use", "tool_result")
+"""Blocks behind which the API lets a cache end."""
+
 PROTOCOL = "the Messages API"
 
 CHOICES = {"auto": "auto", "none": "none", "required": "any"}
@@ -130,6 +133,7 @@ class AnthropicWire:
 
     name = "anthropic-messages"
     passed = frozenset(("anthropic-beta",))
+    embeddings_url = ""
 
     def __init__(self, provider: str, base_url: str, key: str | None) -> None:
         self._provider = provider
@@ -151,7 +155,7 @@ class AnthropicWire:
             "model": request.model.model,
             "max_tokens": request.max_output_tokens,
             "stream": True,
-            "messages": self._messages(carried(self._provider, request, PROTOCOL)),
+            "messages": self._messages(carried(self._provider, request, PROTOCOL), request),
         }
         if system := _system(request):
             body["system"] = system
@@ -226,20 +230,33 @@ class AnthropicWire:
         """Return a reader for one answer."""
         return AnthropicReader(self._provider, complain)
 
-    def _messages(self, messages: Iterable[Message]) -> list[dict[str, Any]]:
-        """Return the messages, results on the user's side, roles taking turns."""
+    def _messages(self, messages: Iterable[Message], request: ModelRequest) -> list[dict[str, Any]]:
+        """Return the messages, results on the user's side, roles taking turns.
+
+        The cache's end is marked behind the history, up to where the next turn's request begins
+        alike, and behind a round of tools, for the next round.
+        """
         merged: list[dict[str, Any]] = []
+        last = request.messages[-1].turn if request.messages else ""
+        ends: list[dict[str, Any]] = []
         for message in paired(messages):
             role = "assistant" if message.role == "assistant" else "user"
             content = [block for part in message.parts if (block := self._block(part))]
             if not content:
                 continue
+            if message.turn != last:
+                ends = content[-1:]
             if merged and merged[-1]["role"] == role:
                 merged[-1]["content"].extend(content)
             else:
                 merged.append({"role": role, "content": content})
         if merged and merged[0]["role"] == "assistant":
             merged.insert(0, {"role": "user", "content": [{"type": "text", "text": CONTINUED}]})
+        if request.iteration and merged:
+            ends = [*ends, merged[-1]["content"][-1]]
+        for block in ends:
+            if block["type"] in CACHED:
+                block["cache_control"] = {"type": "ephemeral"}
         return merged
 
     def _block(
@@ -380,7 +397,10 @@ class AnthropicReader:
         event = parse(self._provider, data)
         kind = event.get("type")
         if kind == "content_block_delta":
-            return self._delta(event, data)
+            said = self._delta(event)
+            if said and type(said[0]) is TextDelta:
+                self.template.learn(data)
+            return said
         match kind:
             case "content_block_start":
                 return self._start(event)
@@ -426,14 +446,15 @@ class AnthropicReader:
         self.done = True
         return (StopEvent(self._stop, marked=self._counted),)
 
-    def _delta(self, event: dict[str, Any], data: bytes) -> Sequence[ModelEvent]:
+    def _delta(self, event: dict[str, Any]) -> Sequence[ModelEvent]:
         delta = event.get("delta")
         if not isinstance(delta, dict):
             malformed(self._provider, "a content_block_delta without its delta")
         kind = delta.get("type")
         if kind == "text_delta":
-            text = text_of(self._provider, delta, "text")
-            self.template.learn(data)
+            text = delta.get("text")
+            if type(text) is not str:
+                text = text_of(self._provider, delta, "text")
             return (TextDelta(text),) if text else ()
         block = self._blocks.get(self._index(event))
         if block is None:

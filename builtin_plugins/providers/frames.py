@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hookgate import Frame, ModelEvent, StopEvent, ToolUseEvent
+from hookgate import Frame, ModelEvent, ReasoningDelta, StopEvent, TextDelta, ToolUseEvent
 from hookgate.builtin_plugins.providers.anthropic import (
     AnthropicReader,
     AnthropicWire,
@@ -27,8 +27,15 @@ from hookgate.wire import Raw, came_as
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.providers.wire.protocol import Reader
 
-PIECES = (("reasoning_content", "reasoning"), ("content",), ("refusal",), ("tool_calls",))
-"""What of a delta says something to the gateway; the rest of it goes with the first of them."""
+SAYS = {
+    "reasoning_content": 0,
+    "reasoning": 0,
+    "content": 1,
+    "refusal": 2,
+    "tool_calls": 3,
+}
+"""The fields of a delta that say something to the gateway, in the order in which it reads them; the
+rest goes with the first of them. Of those with one number only one is read."""
 
 
 class OpenAIFrames(OpenAIReader):
@@ -76,18 +83,17 @@ class OpenAIFrames(OpenAIReader):
         reason = choice.get("finish_reason")
         if ends := isinstance(reason, str):
             self._stop = STOP_REASONS.get(reason, "other")
-        pieces = [
-            {key: delta[key] for key in keys if delta.get(key)}
-            for keys in PIECES
-            if any(delta.get(key) for key in keys)
-        ]
+        pieces: dict[int, dict[str, Any]] = {}
+        rest: dict[str, Any] = {}
+        for key, item in delta.items():
+            into = pieces.setdefault(SAYS[key], {}) if item and key in SAYS else rest
+            into[key] = item
         if not pieces:
             return self._beside(chunk, is_end=ends)
         calls = delta.get("tool_calls")
         several = len(pieces) > 1 or (isinstance(calls, list) and len(calls) > 1)
-        rest = {key: item for key, item in delta.items() if not any(key in it for it in pieces)}
         events: list[ModelEvent] = []
-        for piece in pieces:
+        for _, piece in sorted(pieces.items()):
             events += self._piece(None if several or ends else chunk, chunk, piece, rest)
             rest = {}
         if ends:
@@ -201,7 +207,7 @@ class AnthropicFrames(AnthropicReader):
                 said = self._start(event)
                 return self._of_block(event, said)
             case "content_block_delta":
-                said = self._delta(event, data)
+                said = self._delta(event)
                 return self._of_block(event, said)
             case "content_block_stop":
                 block = self._blocks.pop(self._index(event), None)
@@ -238,9 +244,10 @@ class AnthropicFrames(AnthropicReader):
 
     def _of_block(self, event: dict[str, Any], said: Sequence[ModelEvent]) -> Sequence[ModelEvent]:
         """Return what a piece of a block says: of one that is judged or read whole, nothing."""
-        block = self._blocks.get(self._index(event))
         if said:
-            return [_with_event(one, event) for one in said]
+            (one,) = said
+            return (_with_event(one, event),)
+        block = self._blocks.get(self._index(event))
         if block is None or block.start.get("type") in ("text", "thinking"):
             return (_frame(event),)
         block.frames.append(event)
@@ -254,6 +261,36 @@ def _is_said_once(block: MessagesBlock) -> bool:
         one.get("partial_json") or "" for one in deltas if one.get("type") == "input_json_delta"
     ]
     return written == block.pieces and not (any(written) and block.start.get("input"))
+
+
+def joined(reader: Reader, found: Iterable[bytes]) -> Iterator[ModelEvent]:
+    """Yield what events say that came together: text behind text is one piece, with all frames.
+
+    Each piece costs the way to the client anew, and where many come together, time is short.
+    """
+    waiting: list[ModelEvent] = []
+    for data in found:
+        for event in reader.read(data):
+            joins = isinstance(event, TextDelta | ReasoningDelta) and event.raw is not None
+            if waiting and not (joins and type(event) is type(waiting[0])):
+                yield _one(waiting)
+                waiting = []
+            if joins:
+                waiting.append(event)
+            else:
+                yield event
+    if waiting:
+        yield _one(waiting)
+
+
+def _one(pieces: Sequence[ModelEvent]) -> ModelEvent:
+    first = pieces[0]
+    if len(pieces) == 1 or not isinstance(first, TextDelta | ReasoningDelta):
+        return first
+    text = "".join([piece.text for piece in pieces if isinstance(piece, type(first))])
+    raws = [piece.raw for piece in pieces if piece.raw is not None]
+    made = Raw(wire=raws[0].wire, data=[raw.data for raw in raws])
+    return came_as(type(first)(text), made)
 
 
 def _with_event(event: ModelEvent, data: Any) -> ModelEvent:

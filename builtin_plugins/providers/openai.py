@@ -61,6 +61,7 @@ from hookgate.builtin_plugins.providers.wire.protocol import (
     safe_id,
     sendable_input,
     text_of,
+    turns_taken,
     write_changes,
 )
 from hookgate.builtin_plugins.providers.wire.template import TextTemplate
@@ -155,6 +156,7 @@ class OpenAIWire:
         self._limit_field = limit_field
         base = base_url.rstrip("/")
         self.url, self.models_url = f"{base}/chat/completions", f"{base}/models"
+        self.embeddings_url = f"{base}/embeddings"
         self.headers: Mapping[str, str] = {"authorization": f"Bearer {key}"} if key else {}
 
     def body(self, request: ModelRequest) -> dict[str, Any]:
@@ -170,7 +172,7 @@ class OpenAIWire:
         conversation: Iterable[Message] = request.messages
         if request.raw is not None:
             conversation = carried(self._provider, request, PROTOCOL)
-        for message in paired(conversation):
+        for message in turns_taken(paired(conversation)):
             if message.plain and message.role == "user":
                 messages.append({"role": "user", "content": message.text})
             elif message.plain and message.role == "assistant":

@@ -12,6 +12,7 @@ import orjson
 
 from hookgate import (
     EgressError,
+    Embedded,
     ModelEvent,
     ModelInfo,
     ModelRequest,
@@ -20,6 +21,7 @@ from hookgate import (
     TextDelta,
     Turn,
 )
+from hookgate.builtin_plugins.providers import embeddings
 from hookgate.builtin_plugins.providers.failures import (
     MAX_BODY,
     from_egress,
@@ -27,7 +29,7 @@ from hookgate.builtin_plugins.providers.failures import (
     message_of,
     shorten,
 )
-from hookgate.builtin_plugins.providers.frames import FRAMES
+from hookgate.builtin_plugins.providers.frames import FRAMES, joined
 from hookgate.builtin_plugins.providers.wire.protocol import passes
 from hookgate.builtin_plugins.providers.wire.sse import SSEError, SSESplitter
 from hookgate.builtin_plugins.providers.wire.template import TagReader, read_tags
@@ -49,6 +51,9 @@ NOT_A_STREAM = ("application/json", "text/html")
 MAX_WHOLE = 4 * 1024 * 1024
 """Bytes of an answer that comes as one JSON object, although a stream was asked for. Reading
 one of that size holds the event loop for some milliseconds."""
+
+MAX_VECTORS = 64 * 1024 * 1024
+"""Bytes of an answer with vectors: 2,048 of them of 1,536 numbers each, written out."""
 
 MOST_MODELS = 1000
 """Models that are read of a server's list."""
@@ -146,27 +151,61 @@ class RemoteProvider:
         Raises:
             ProviderError: It did not say them.
         """
-        self._check_key()
         headers = {key: value for key, value in self._like.headers.items() if key in _OF_LISTS}
-        headers |= {**self._wire.headers, "accept": "application/json"}
+        headers |= self._wire.headers
         asking = httpx.Request(
             "GET", self._wire.models_url, headers=headers, extensions=self._like.extensions
         )
+        return self._names_in(await self._fetch(asking, "before it had listed its models"))
+
+    async def embed(self, turn: Turn, request: ModelRequest) -> Embedded:
+        """Turn the texts of a request into vectors.
+
+        Raises:
+            ProviderError: The attempt failed.
+        """
+        del turn
+        if not self._wire.embeddings_url:
+            raise self._error("rejected", f"{self._name} has no models that make vectors")
+        asking = httpx.Request(
+            "POST",
+            self._wire.embeddings_url,
+            headers=self._like.headers,
+            content=orjson.dumps(embeddings.body(request)),
+            extensions=self._like.extensions,
+        )
+        self._running += 1
+        try:
+            when = "before it had made its vectors"
+            answer = await self._fetch(asking, when, most=MAX_VECTORS)
+            return await asyncio.to_thread(embeddings.read, self._name, answer, self._complain)
+        finally:
+            self._running -= 1
+            if self._retired and not self._running:
+                await self.close()
+
+    async def _fetch(self, asking: httpx.Request, when: str, *, most: int = MAX_WHOLE) -> bytes:
+        """Return the JSON that a request is answered with.
+
+        Raises:
+            ProviderError: Something else came back.
+        """
+        self._check_key()
+        asking.headers["accept"] = "application/json"
         try:
             async with asyncio.timeout(self._settings.first_byte_seconds):
                 response = await self._client.send(asking, stream=True)
                 try:
                     await self._check(response)
-                    body = await self._whole(response.aiter_bytes())
+                    return await self._whole(response.aiter_bytes(), most=most)
                 finally:
                     await response.aclose()
         except TimeoutError:
-            raise self._silent("before it had listed its models", "first_byte") from None
+            raise self._silent(when, "first_byte") from None
         except EgressError as error:
             raise self._masked(from_egress(self._name, error)) from error
         except ProviderError as error:
             raise self._masked(error) from error.__cause__
-        return self._names_in(body)
 
     def _names_in(self, body: bytes) -> Sequence[str]:
         try:
@@ -225,19 +264,20 @@ class RemoteProvider:
             if not streams:
                 for event in reader.whole(await self._whole(chunks)):
                     yield event
-            for event in _said(reader, events):
+            said = joined if is_passed else _said
+            for event in said(reader, events):
                 yield event
             if not reader.done:
                 # The relay. One generator, no timer: the transport watches the clock.
                 template = reader.template
                 async for chunk in chunks:
-                    between = splitter.between
+                    between = splitter.between and not is_passed
                     if between and (text := template.text_of_chunk(chunk)) is not None:
                         if text:
                             yield TextDelta(text)
                         continue
                     events = splitter.feed(chunk)
-                    for event in _said(reader, events):
+                    for event in said(reader, events):
                         yield event
                     if reader.done:
                         break
@@ -322,7 +362,7 @@ class RemoteProvider:
             raise ProviderError("auth", text, provider=self._name, status=response.status_code)
         raise error
 
-    async def _whole(self, chunks: AsyncIterator[bytes]) -> bytes:
+    async def _whole(self, chunks: AsyncIterator[bytes], *, most: int = MAX_WHOLE) -> bytes:
         """Return a body that is the whole answer.
 
         Raises:
@@ -332,11 +372,11 @@ class RemoteProvider:
         body = bytearray()
         async for chunk in chunks:
             body += chunk
-            if len(body) > MAX_WHOLE:
+            if len(body) > most:
+                kind = "text/event-stream" if most == MAX_WHOLE else "less"
                 raise self._error(
                     "malformed",
-                    f"{self._name} answered with JSON of more than {MAX_WHOLE} bytes, expected "
-                    "text/event-stream",
+                    f"{self._name} answered with JSON of more than {most} bytes, expected {kind}",
                 )
         return bytes(body)
 

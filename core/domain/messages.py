@@ -169,6 +169,13 @@ class Message(WirePart):
         return replace(self, parts=parts)
 
     @property
+    def is_context(self) -> bool:
+        """Whether it is what the gateway has put beside what was said: blocks, and nothing else."""
+        if self.role != "user" or not self.parts:
+            return False
+        return all(isinstance(part, Text) and part.source != "" for part in self.parts)
+
+    @property
     def tool_uses(self) -> tuple[ToolUse, ...]:
         """The tool calls that this message asks for, in order."""
         if self.plain:

@@ -251,6 +251,10 @@ _outputs_of = attrgetter(*Usage.OUTPUTS)
 _counts_of = attrgetter(*Usage.COUNTS)
 
 
+BETWEEN = "\n\n"
+"""What ends a block that stands in a message, so that it does not run into what follows."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemText(WirePart):
     """One piece of the instructions.
@@ -297,13 +301,40 @@ def source_of(plugin: str, kind: str, key: str = "") -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Embed:
+    """What is to be turned into vectors.
+
+    Attributes:
+        inputs: One for each vector: a text, or the numbers of its tokens as the model has them.
+        dimensions: The length of the vectors; None for the model's own.
+    """
+
+    inputs: tuple[str | tuple[int, ...], ...]
+    dimensions: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedded(WirePart):
+    """The vectors that a provider has made of a request's `embed`.
+
+    Attributes:
+        vectors: One for each input, in their order.
+        usage: What the provider reports; None where it says nothing.
+    """
+
+    vectors: Sequence[Sequence[float]] = field(repr=False)
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
     """One attempt at one model. Frozen before the first `before_model_call` sees it.
 
     Attributes:
         model: The model that is asked.
-        system: The instructions, stable pieces first.
-        messages: The conversation, oldest first.
+        system: The instructions, and those blocks that stay the same from turn to turn.
+        messages: The conversation, oldest first. In front of what began the turn stands a
+            message of the user's side with the other blocks, if there are any: `is_context`.
         tools: The tools that are offered, in a stable order.
         max_output_tokens: The most tokens that the model may write.
         temperature: The sampling temperature; None leaves it to the provider.
@@ -320,6 +351,8 @@ class ModelRequest:
         raw: The body of the client's request, where it is passed on: a provider of that wire sends
             it as it came, but for what differs here from `baseline`.
         baseline: What `raw` says, as a request: what is the same here is sent as it came.
+        embed: What is to be turned into vectors, where no answer is asked for: the messages hold
+            the same as text, for whoever judges, changes and counts it.
         sized: What it is made of, once somebody has looked; see `kit.tokens.bounds.sizes_of`.
     """
 
@@ -340,6 +373,7 @@ class ModelRequest:
     parameters: ModelParameters = AS_CONFIGURED
     raw: Raw | None = field(default=None, repr=False)
     baseline: ModelRequest | None = field(default=None, repr=False, compare=False)
+    embed: Embed | None = None
     sized: Any = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -353,8 +387,9 @@ class ModelRequest:
     def sources(self) -> Mapping[str, str]:
         """What stands in the request, by `SystemText.source`: the text of the piece, as it is sent.
 
-        Blocks that came behind tool calls stand among the messages, and are here as well. A
-        piece that was joined of several stands here under each of theirs, whole.
+        Blocks of this turn alone, and those that came behind tool calls, stand among the
+        messages, and are here as well. A piece that was joined of several stands here under
+        each of theirs, whole.
         """
         parts = (part for message in self.messages for part in message.parts)
         pieces: tuple[SystemText | Text, ...] = (
@@ -362,7 +397,7 @@ class ModelRequest:
             *(part for part in parts if isinstance(part, Text)),
         )
         return {
-            source: piece.text
+            source: piece.text.removesuffix(BETWEEN)
             for piece in pieces
             if piece.text.strip()
             for source in piece.source.split()
@@ -442,7 +477,14 @@ class Frame:
 
 
 ModelEvent: TypeAlias = (
-    TextDelta | ReasoningDelta | ToolUseEvent | OpaqueDelta | UsageEvent | StopEvent | Frame
+    TextDelta
+    | ReasoningDelta
+    | ToolUseEvent
+    | OpaqueDelta
+    | UsageEvent
+    | StopEvent
+    | Frame
+    | Embedded
 )
 """What a model says, piece by piece.
 
@@ -521,6 +563,9 @@ class Provider(Protocol):
     One that sends a request as it came, where its `ModelRequest.raw` is of the same wire, says so
     by an attribute ``wire``, the name of that: ``openai-chat`` or ``anthropic-messages``, or
     another one by its own name.
+
+    One whose models make vectors has ``async embed(turn, request) -> Embedded`` as well, which is
+    called in the place of `stream` where the request has an `embed`.
 
     One that knows its bills has ``bound(request) -> int`` as well: the most tokens of input that
     a request can be billed for. Of others, `kit.tokens.bounds.upper_bound` is taken.

@@ -75,8 +75,8 @@ class Text(WirePart):
 
     Attributes:
         text: The text.
-        source: Of a block that came behind tool calls, which one it is; see
-            `core.domain.models.SystemText`. It is neither stored nor sent.
+        source: Of a block that stands beside the turn's message or behind tool calls, which one
+            it is; see `core.domain.models.SystemText`. It is neither stored nor sent.
     """
 
     text: str

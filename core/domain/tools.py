@@ -100,6 +100,7 @@ class Tool(WirePart):
             which is never read as yes.
         admitted: Whether the gateway has checked this very value; `replace` makes another one.
         counted: A counter, and the tokens that it has found in `declaration`, of an admitted tool.
+        offered: What it is offered as, where a request brings it, and nobody believes its flags.
     """
 
     name: str
@@ -119,6 +120,7 @@ class Tool(WirePart):
     idempotent: bool | None = None
     admitted: bool = field(default=False, init=False, repr=False, compare=False)
     counted: tuple[object, int] | None = field(default=None, init=False, repr=False, compare=False)
+    offered: Tool | None = field(default=None, init=False, repr=False, compare=False)
     _declared: str = field(default="", init=False, repr=False, compare=False)
     _check: SchemaCheck | None = field(default=None, init=False, repr=False, compare=False)
     _digest: str = field(default="", init=False, repr=False, compare=False)

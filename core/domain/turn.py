@@ -29,7 +29,7 @@ from hookgate.core.domain.models import AS_CONFIGURED, ModelParameters, ModelRef
 
 if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Selection
-    from hookgate.core.domain.models import SystemText
+    from hookgate.core.domain.models import Embed, SystemText
     from hookgate.core.domain.parts import Image, Raw
     from hookgate.core.domain.tools import Decision, Tool, ToolCall, ToolResult
     from hookgate.core.registry.snapshots import Snapshot
@@ -342,24 +342,32 @@ class TurnRequest:
             plugin has declared are checked before the turn begins: see `RequestFlag`.
         client_tools: Tools that the caller runs itself.
         client_history: The conversation so far, where the caller keeps it. A call in it counts as
-            decided only where this gateway released it in the same session.
+            decided only where this gateway released it in the same session. A message with its
+            `turn` set is of a turn of this gateway, of which the caller was not shown all: it is
+            believed to say what it is tainted with.
         clean_results: Why the tool results in `client_history` are no foreign text, where whoever
             reads it knows; "" taints them.
         tool_results: Results of client-owned tools that an earlier turn waits for.
-        model: The model to ask, ``provider/model``, instead of the agent's.
+        model: The model to ask, ``provider/model``, instead of the agent's; of several the next
+            one where one fails before it has said anything.
         parameters: How it is asked; what is set comes before the agent's own.
         system: Instructions of the caller, which follow the agent's own; in pieces where they came
             so.
         taint: Where untrusted text in the message came from: what a channel passes on of
             strangers, for example.
         ephemeral: Whether nothing of the turn is to be kept but the record, the ledger and what
-            taints the session. It waits for no lane. Refused so far.
+            taints the session. It waits for no lane.
         verbatim: Whether the model is to read the request as it is: without history, blocks of
-            plugins and tools of the gateway. Refused so far.
+            plugins and tools of the gateway.
+        host_tools: Globs of those tools of the gateway that a verbatim request is offered as well,
+            behind the client's; they run here.
         raw: The whole body that the request came as, for a provider of the same wire. Only of a
             verbatim request: what else is added to or left out of one would not be in it.
         whole: Whether the answer is read at its end. Its pieces are told all the same, some
             tenths of a second together.
+        embed: What is to be turned into vectors, in the place of an answer; they come in one event
+            ``embedded`` whose value is an `Embedded`. Only of a verbatim request, whose messages
+            hold the same as text.
     """
 
     content: str
@@ -371,14 +379,16 @@ class TurnRequest:
     client_history: tuple[Message, ...] | None = None
     clean_results: str = ""
     tool_results: tuple[ToolResultPart, ...] = ()
-    model: str | None = None
+    model: str | tuple[str, ...] | None = None
     parameters: ModelParameters = AS_CONFIGURED
     system: str | tuple[SystemText, ...] = ""
     taint: Taint = CLEAN
     ephemeral: bool = False
     verbatim: bool = False
+    host_tools: tuple[str, ...] = ()
     whole: bool = False
     raw: Raw | None = field(default=None, repr=False)
+    embed: Embed | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -577,6 +587,7 @@ class Turn:
         system: Instructions of the request, which follow the agent's own.
         whole: Whether its answer is read at its end; see `TurnRequest`.
         verbatim: Whether the model reads the request as it came; see `TurnRequest`.
+        host_tools: Globs of the gateway's tools that it offers all the same.
         ephemeral: Whether nothing of it is kept: learn nothing from it, and remember nothing.
         raw: The body that the request came as, where it is passed on.
         tags: Router tags.
@@ -622,6 +633,7 @@ class Turn:
     system: str = ""
     whole: bool = False
     verbatim: bool = False
+    host_tools: tuple[str, ...] = ()
     ephemeral: bool = False
     raw: Raw | None = field(repr=False, default=None)
     client_tools: tuple[Tool, ...] = ()

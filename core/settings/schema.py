@@ -223,7 +223,9 @@ class ContextSettings(Section):
     budget_tokens: int = Field(default=5000, ge=200, le=2_000_000)
     """The hard budget of everything that the gateway puts in front of a model."""
     history_turns: int = Field(default=5, ge=0, le=1000)
-    """Turns of the conversation that are added."""
+    """Turns of the conversation that are added, at most. With one more than that, or with more than
+    there is room for, it goes on with the newer half of them, and grows again: so a request begins
+    as the one before it did, which a provider's cache knows."""
     result_tokens: int = Field(default=2000, ge=50, le=1_000_000)
     """The longest tool result; a longer one is cut, with a marker."""
     result_media_bytes: int = Field(default=5_000_000, ge=0, le=100_000_000)

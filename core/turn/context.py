@@ -245,6 +245,10 @@ class ContextBuilder:
         """Take stored turns, oldest first; each is kept or left out whole."""
         self._history.extend(map(tuple, turns))
 
+    def keep_history(self, newest: int) -> None:
+        """Forget all stored turns but so many of the newest."""
+        del self._history[: max(len(self._history) - newest, 0)]
+
     def pack(self, own: Sequence[Message]) -> Context:
         """Pack everything under the budget.
 
@@ -428,6 +432,11 @@ class Past:
             self.calls = rounds.pop()
         self.rounds = rounds
 
+    def begin_at(self, start: int) -> list[Message]:
+        """Leave out turns that are over, up to the one at `start`; return all that is left."""
+        self.older = self.older[start:]
+        return self.ordered([message for turn in self.optional for message in turn])
+
     @property
     def needed(self) -> list[Message]:
         """What has to be in front of the model, whatever else is left out."""
@@ -444,3 +453,55 @@ class Past:
         older = [message for message in kept if message.id not in inner]
         rounds = [message for message in kept if message.id in inner]
         return [*older, *self.began, *rounds, *self.calls]
+
+
+MOST_WINDOWS = 4096
+"""Sessions of which it is known where their history begins; the others begin anew."""
+
+
+class Windows:
+    """Where the history of each session begins that its model reads.
+
+    A history that loses its oldest turn with each new one is read anew each time: no cache knows
+    what it begins with. So it stays where it began until it has no room, and then loses several
+    turns at once. Another gateway begins at another turn, which is as well.
+    """
+
+    def __init__(self) -> None:
+        self._begun: dict[SessionKey, str] = {}
+
+    def start(self, session: SessionKey, turns: Sequence[Sequence[Message]], most: int) -> int:
+        """Return the place of the turn that the history begins at.
+
+        Args:
+            session: The session.
+            turns: Its last turns, the oldest first: as many as there may be, at most.
+            most: So many there may be.
+        """
+        begun = self._begun.get(session)
+        start = 0
+        if begun is not None and begun not in [turn[0].turn for turn in turns]:
+            start = max(len(turns) - (most + 1) // 2, 0)
+        elif begun is not None:
+            start = [turn[0].turn for turn in turns].index(begun)
+        self.begin(session, turns[start:])
+        return start
+
+    def begin(self, session: SessionKey, turns: Sequence[Sequence[Message]]) -> None:
+        """Note that the history of a session is `turns` from here on."""
+        self._begun.pop(session, None)
+        if turns:
+            self._begun[session] = turns[0][0].turn
+        if len(self._begun) > MOST_WINDOWS:
+            del self._begun[next(iter(self._begun))]
+
+
+def newest_within(turns: Sequence[Sequence[Message]], tokens: float, counter: TokenCounter) -> int:
+    """Return how many of the newest turns take at most so many tokens; one at least."""
+    count = 0
+    for turn in reversed(turns):
+        tokens -= sum([message_tokens(message, counter) for message in turn])
+        if tokens < 0:
+            break
+        count += 1
+    return max(count, 1)

@@ -269,7 +269,7 @@ class TurnRun:
                 answer = await prepare(self._host, turn)
                 if answer is None:
                     clock.reschedule(min(clock.when() or 0, loop.time() + turn.plan.deadline))
-                    waits = await Rounds(self._host, self._turns.calls, turn, self._request).run()
+                    waits = await self._rounds().run()
                 else:
                     give(self._host, turn, answer)
                     waits = False
@@ -280,6 +280,10 @@ class TurnRun:
         except TimeoutError as error:
             raise _late(clock, error) from None
         turn.ending = "awaiting_client" if waits else "done"
+
+    def _rounds(self) -> Rounds:
+        turns = self._turns
+        return Rounds(self._host, turns.calls, turns.windows, self._turn, self._request)
 
     # -- one call --------------------------------------------------------------
 

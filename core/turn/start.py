@@ -32,11 +32,13 @@ from hookgate.core.domain.turn import (
 from hookgate.core.hooks.tasks import EXPIRED, Expiry, InSessionOrder, contained_task
 from hookgate.core.registry.agents import check_agent
 from hookgate.core.registry.flags import FlagReader
+from hookgate.core.turn.context import Windows
 from hookgate.core.turn.end import ending_of
 from hookgate.core.turn.handle import TurnEvents, TurnHandle
 from hookgate.core.turn.hold import TurnRun
 from hookgate.core.turn.model.call import ModelCall
 from hookgate.core.turn.shared import SessionLanes
+from hookgate.core.turn.tools.call import matches
 from hookgate.core.turn.tools.held import admitted
 from hookgate.core.turn.tools.inner import InnerCalls, json_ready
 from hookgate.core.turn.tools.offer import usable_tools
@@ -72,6 +74,7 @@ class Turns:
         router: Chooses the agents.
         snapshot: Returns what a turn that starts now draws on.
         lanes: The lanes of sessions.
+        windows: Where the histories of sessions begin.
         after: What follows turns, in the order of their session.
     """
 
@@ -88,6 +91,7 @@ class Turns:
         self.snapshot = snapshot
         self.after = InSessionOrder()
         self.lanes = SessionLanes(host)
+        self.windows = Windows()
         self._inner = InnerCalls(host, calls)
         self._flags = FlagReader(host.flags)
         self._running: dict[str, TurnHandle] = {}
@@ -298,8 +302,7 @@ class Turns:
         snapshot = self.snapshot()
         believed = host.settings.gateway.believe_client_flags
         taint = request.taint if parent is None else request.taint | parent.taint
-        # What is read as it came offers no tool of the gateway's, whose name one could take.
-        own = {} if request.verbatim else snapshot.tools
+        own = _offerable(snapshot.tools, request)
 
         turn = Turn(
             id=turn_id,
@@ -326,6 +329,7 @@ class Turns:
             system=_text_of(request.system),
             whole=request.whole,
             verbatim=request.verbatim,
+            host_tools=request.host_tools,
             ephemeral=request.ephemeral,
             raw=request.raw,
             client_tools=admitted(request.client_tools, own, principal, believed),
@@ -358,7 +362,7 @@ class Turns:
         """Return how the turn runs if no planner has anything to say."""
         settings = self.host.settings
         return TurnPlan(
-            models=agent.models if request.model is None else (_model(request.model),),
+            models=agent.models if request.model is None else _models(request.model),
             parameters=request.parameters,
             failure_mode=settings.turn.failure_mode,
             tool_selection=settings.turn.tool_selection,
@@ -416,13 +420,20 @@ def _depth(turn: Turn) -> int:
     return depth
 
 
+def _offerable(tools: Mapping[str, Tool], request: TurnRequest) -> Mapping[str, Tool]:
+    """Return the gateway's tools that a request may be offered: other names are free."""
+    if not request.verbatim:
+        return tools
+    return {name: tool for name, tool in tools.items() if matches(name, request.host_tools)}
+
+
 def _text_of(system: str | tuple[SystemText, ...]) -> str:
     return system if isinstance(system, str) else SystemText.joined(system).text
 
 
-def _model(text: str) -> ModelRef:
+def _models(named: str | tuple[str, ...]) -> tuple[ModelRef, ...]:
     try:
-        return ModelRef.parse(text)
+        return tuple(map(ModelRef.parse, (named,) if isinstance(named, str) else named))
     except ValueError as error:
         raise TurnError(
             str(error), code="invalid_params", action="name the model as `provider/model`"
@@ -436,6 +447,12 @@ def _check_honoured(request: TurnRequest) -> None:
     if request.raw is not None and not request.verbatim:
         wrong = "`raw` without `verbatim`: what the gateway adds and chooses would not be in it"
         action = "set `verbatim`, or leave `raw` out"
+    elif request.embed is not None and not request.verbatim:
+        wrong = "`embed` without `verbatim`: what the gateway adds and chooses would not be in it"
+        action = "set `verbatim`, or leave `embed` out"
+    elif request.host_tools and not request.verbatim:
+        wrong = "`host_tools` without `verbatim`: all tools of its agent are there anyway"
+        action = "leave it out"
     elif request.verbatim and request.tool_results:
         wrong = "`verbatim` with `tool_results`: what is read as it came has them in their places"
         action = "put the results into `client_history`"

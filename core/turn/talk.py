@@ -15,13 +15,19 @@ from hookgate import hookspecs
 from hookgate.core.domain.errors import NotAllowedError, ProviderError, RefusedError, TurnError
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import Message, join_taints, new_id
-from hookgate.core.domain.models import ModelRequest, SystemText, ToolUseEvent
+from hookgate.core.domain.models import BETWEEN, ModelRequest, SystemText, ToolUseEvent
 from hookgate.core.domain.parts import Text
 from hookgate.core.domain.strict_json import well_formed
 from hookgate.core.domain.turn import TurnAnswer
 from hookgate.core.hooks.tasks import raise_if_cancelled
 from hookgate.core.registry.flags import FAILURE_MODE
-from hookgate.core.turn.context import Block, ContextBuilder, Past, message_tokens
+from hookgate.core.turn.context import (
+    Block,
+    ContextBuilder,
+    Past,
+    message_tokens,
+    newest_within,
+)
 from hookgate.core.turn.model.call import ModelCall
 from hookgate.core.turn.model.reply import Reply
 from hookgate.core.turn.tools.offer import choose_tools, schema_tokens
@@ -31,10 +37,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hookgate.core.domain.models import ModelRef, Refusal
+    from hookgate.core.domain.tools import Tool
     from hookgate.core.domain.turn import Turn, TurnRequest
     from hookgate.core.hooks.caller import HookAnswer
     from hookgate.core.host import Host
-    from hookgate.core.turn.context import Context
+    from hookgate.core.turn.context import Context, Windows
     from hookgate.core.turn.tools.call import ToolCalls
 
 UNREAD = (
@@ -53,6 +60,9 @@ PLANNED = ("models", "parameters", "deadline", "retries", "retry_delay", "retry_
 OUTPUT_BOUND = 32_000
 """The most tokens of an answer for which neither the request nor its model has a limit: what a
 budget holds for it. It is not sent where the request is passed on as it came."""
+
+HISTORY_LEFT = 0.5
+"""The share of its room that is left to a history that has none for one turn more."""
 
 FAILURE_CHARS = 500
 """Characters that an error tells of what a tool said."""
@@ -129,11 +139,15 @@ def _warn(turn: Turn, code: str, message: str, action: str) -> None:
 class Rounds:
     """The rounds of one turn: a request to a model, then the tools that it calls for."""
 
-    def __init__(self, host: Host, calls: ToolCalls, turn: Turn, request: TurnRequest) -> None:
+    def __init__(
+        self, host: Host, calls: ToolCalls, windows: Windows, turn: Turn, request: TurnRequest
+    ) -> None:
         self._host = host
         self._calls = calls
+        self._windows = windows
         self._turn = turn
         self._asked = request
+        self._first: ModelRequest | None = None
         self._baseline: ModelRequest | None = None
         self._came: Mapping[str, ToolUseEvent] = {}
         self._system: tuple[SystemText, ...] = ()
@@ -188,15 +202,52 @@ class Rounds:
             builder.add(
                 Block(kind="soul", text=turn.system, plugin="core", key="request", stable=True)
             )
+        if turn.plan.history == "server":
+            start = self._windows.start(turn.session, past.older, turn.plan.history_turns)
+            turn.history = tuple(past.begin_at(start))
         builder.add_history(past.optional)
         await self._gather(builder)
-        context = builder.pack(needed)
+        context = self._packed(builder, past, needed)
         turn.history = tuple(past.ordered(context.history))
         self._use(builder, context)
-        self._system = context.system
+        self._system = tuple([piece for piece in context.system if piece.stable])
         self._messages = [*turn.history, *turn.messages]
         count = self._host.tokens.count
         self._tokens = context.of_messages + sum([count(piece.text) for piece in context.system])
+        self._add_beside([piece for piece in context.system if not piece.stable])
+
+    def _packed(self, builder: ContextBuilder, past: Past, needed: Sequence[Message]) -> Context:
+        """Pack; where the history has no room, have it begin so late that it has for some turns."""
+        turn, counter = self._turn, self._host.tokens
+        context = builder.pack(needed)
+        is_cut = "history" in [item.kind for item in context.left_out]
+        if turn.plan.history != "server" or past.rounds or not is_cut or not context.history:
+            return context
+        room = sum([message_tokens(message, counter) for message in context.history])
+        kept = newest_within(past.older, room * HISTORY_LEFT, counter)
+        self._windows.begin(turn.session, past.older[-kept:])
+        builder.keep_history(kept)
+        return builder.pack(needed)
+
+    def _add_beside(self, pieces: Sequence[SystemText]) -> None:
+        """Put what is for this turn alone beside what began it.
+
+        Behind the history, so that a request begins as the one before it did: what caches know.
+        """
+        if not pieces:
+            return
+        own = [message.role for message in self._turn.messages]
+        place = len(self._messages) - len(own) + (own.index("user") if "user" in own else len(own))
+        self._messages.insert(place, self._said_of(pieces))
+
+    def _said_of(self, pieces: Sequence[SystemText]) -> Message:
+        """Return blocks as a message; none runs into what stands behind it."""
+        return Message(
+            role="user",
+            parts=tuple([Text(piece.text + BETWEEN, piece.source) for piece in pieces]),
+            taint=join_taints(piece.taint for piece in pieces),
+            turn=self._turn.id,
+        )
 
     def _read_as_it_came(self) -> None:
         """Have the model read the request: its own texts and messages, and nothing beside them."""
@@ -222,14 +273,7 @@ class Rounds:
         if not context.system:
             return
         self._use(builder, context)
-        self._add(
-            Message(
-                role="user",
-                parts=tuple(Text(piece.text, piece.source) for piece in context.system),
-                taint=join_taints(piece.taint for piece in context.system),
-                turn=self._turn.id,
-            )
-        )
+        self._add(self._said_of(context.system))
 
     def _add(self, message: Message) -> None:
         """Put a message in front of the model, behind all others."""
@@ -323,14 +367,7 @@ class Rounds:
         turn, counter = self._turn, self._host.tokens
         if turn.verbatim:
             return self._request_as_it_came(model, attempt)
-        # What others wrote of their tools is shown as the sanitizers let it through.
-        faces = turn.snapshot.faces
-        tools = tuple(
-            [
-                faces.get(name, tool) if tool.owner == "host" else tool
-                for name, tool in turn.offered.items()
-            ]
-        )
+        tools = self._shown()
         tokens = self._tokens + schema_tokens(tools, counter)
         asked, agent = turn.plan.parameters, turn.agent
         return ModelRequest(
@@ -349,15 +386,29 @@ class Rounds:
             parameters=asked,
         )
 
+    def _shown(self) -> tuple[Tool, ...]:
+        """Return what is offered as the model reads it.
+
+        What others wrote of their tools is shown as the sanitizers let it through.
+        """
+        turn = self._turn
+        faces = turn.snapshot.faces
+        return tuple(
+            [
+                faces.get(name, tool) if tool.owner == "host" else tool
+                for name, tool in turn.offered.items()
+            ]
+        )
+
     def _request_as_it_came(self, model: ModelRef, attempt: int) -> ModelRequest:
         """Return what is asked where nothing is added: the request, as far as it goes by now."""
         turn, asked = self._turn, self._turn.plan.parameters
-        first = self._baseline
+        first = self._first
         if first is None:
-            tools = tuple(turn.offered.values())
+            tools = self._shown()
             self._tokens += schema_tokens(tools, self._host.tokens)
             said = self._asked.parameters
-            first = self._baseline = ModelRequest(
+            first = self._first = ModelRequest(
                 model=model,
                 system=self._system,
                 messages=tuple(self._messages),
@@ -368,6 +419,7 @@ class Rounds:
                 parameters=said,
                 whole=turn.whole,
                 raw=turn.raw,
+                embed=self._asked.embed,
             )
         is_longer = len(self._messages) > len(first.messages)
         return replace(
@@ -382,8 +434,21 @@ class Rounds:
             attempt=attempt,
             iteration=turn.iteration,
             input_tokens=self._tokens,
-            baseline=first,
+            baseline=self._came_as(first),
         )
+
+    def _came_as(self, first: ModelRequest) -> ModelRequest:
+        """Return what the body says as a request: nothing that stands beside it since."""
+        if self._baseline is None:
+            messages = tuple([one for one in first.messages if one.raw is not None])
+            tools = tuple([tool for tool in first.tools if tool.owner == "client"])
+            # Where all of it came so they are the very same: that is what a provider goes by.
+            self._baseline = first
+            if len(messages) < len(first.messages):
+                self._baseline = replace(self._baseline, messages=messages)
+            if len(tools) < len(first.tools):
+                self._baseline = replace(self._baseline, tools=tools)
+        return self._baseline
 
     def _bound(self, model: ModelRef) -> int:
         """Return the most tokens that a model writes of which nobody has asked for fewer."""

@@ -68,7 +68,12 @@ def _speaks(message: Message) -> bool:
 
 
 def stamped(message: Message, turn: Turn, taint: Taint = CLEAN) -> Message:
-    """Return a message of the request as one of `turn`; what it came as stands."""
+    """Return a message of the request as one of `turn`; what it came as stands.
+
+    One of another turn of this gateway stays as it is.
+    """
+    if message.turn:
+        return message
     is_results = message.role == "tool"
     made = replace(
         message,
@@ -99,9 +104,12 @@ class VerbatimCalls(HeldCalls):
     async def read(self, own: Sequence[Message]) -> list[Message]:
         """Return the messages with their results past `after_tool_call`; the others as they are.
 
-        A result of a call that was not released, or the second of one call, is hearsay.
+        A result of a call that was not released, or the second of one call, is hearsay. What a turn
+        of this gateway has read is past that hook.
         """
-        parts = [part for message in own for part in message.tool_results]
+        parts = [
+            part for message in own if self._is_brought(message) for part in message.tool_results
+        ]
         if not parts:
             return list(own)
         released, told = dict(await self._known(parts)), {use.id: use for use in self._waiting}
@@ -115,7 +123,12 @@ class VerbatimCalls(HeldCalls):
             id(part): await self._checked(part, use, is_known=is_known)
             for part, (use, is_known) in zip(parts, uses, strict=True)
         }
-        return [_with_results(message, new) for message in own]
+        return [
+            _with_results(message, new) if self._is_brought(message) else message for message in own
+        ]
+
+    def _is_brought(self, message: Message) -> bool:
+        return message.turn in ("", self._turn.id)
 
     async def _known(self, parts: Sequence[ToolResultPart]) -> Mapping[str, ToolUse]:
         """Return the calls that this gateway has released, and that these results may be of."""

@@ -92,6 +92,8 @@ from hookgate.core.domain.messages import (
 )
 from hookgate.core.domain.models import (
     AS_CONFIGURED as AS_CONFIGURED,
+    Embed as Embed,
+    Embedded as Embedded,
     Ending as Ending,
     Frame as Frame,
     ModelEvent as ModelEvent,

@@ -45,6 +45,44 @@ async def test_a_question_is_seen_whole_and_answered_in_two_steps(show: Show) ->
         await shown.page.wait_for_selector(".cost")
 
 
+async def test_a_question_is_answered_in_the_chat_with_a_reason_that_the_model_reads(
+    show: Show,
+) -> None:
+    async with show() as shown:
+        await shown.open("chat")
+        await shown.say(LEAK)
+        await shown.page.wait_for_selector(".turn .question")
+        await shown.page.get_by_label("Why, for the record").fill("That file is not for them.")
+        await shown.page.get_by_role("button", name="Deny").click()
+        await shown.page.wait_for_selector(".cost")
+        denied = ".call:has-text('denied')"
+        await shown.page.click(f"{denied} summary")
+        assert "denied it: That file is not for them." in await shown.text(denied)
+
+
+async def test_what_a_turn_has_cost_and_how_the_last_ones_went_is_said(show: Show) -> None:
+    async with show() as shown:
+        await shown.open("chat")
+        await shown.say("what is 17*23?")
+        await shown.page.wait_for_selector(".cost")
+        await shown.until("$0.00")
+        await shown.open()
+        await shown.until("Turns of the last 15 minutes: 1,")
+        await shown.page.get_by_role("link", name="95 of 100 within").click()
+        await shown.page.wait_for_selector("table tbody tr")
+        assert "slower=" in shown.page.url
+
+
+async def test_another_agent_is_spoken_to(show: Show) -> None:
+    agents = {name: {"model": "demo/demo"} for name in ("main", "other")}
+    async with show(agents=agents) as shown:
+        await shown.open("chat")
+        await shown.page.get_by_label("Agent").select_option("other")
+        await shown.say("hello")
+        await shown.page.click(".cost summary")
+        assert "other:cli:local:main" in await shown.text(".cost")
+
+
 async def test_of_two_people_the_first_counts_and_the_other_sees_it(show: Show) -> None:
     async with show() as shown:
         await shown.open("approvals")

@@ -94,7 +94,9 @@ async def test_tools_work_without_any_setting(tmp_path: Path) -> None:
     assert "http_get" in json.loads(by_name["list_capabilities"])["kinds"]["tool"]["off"]
 
 
-async def fetch_twice(home: Path, page: str, decision: str) -> tuple[Turn, list[Any], Events]:
+async def fetch_twice(
+    home: Path, page: str, decision: str, reason: str = ""
+) -> tuple[Turn, list[Any], Events]:
     """Fetch a page, then another: by then the turn is tainted, and a person is asked."""
     events = Events()
     steps = [
@@ -110,7 +112,8 @@ async def fetch_twice(home: Path, page: str, decision: str) -> tuple[Turn, list[
         # Somebody else is answered meanwhile.
         other = await gate.chat("hi", address=Address(peer="other"))
         assert other.answer == "done"
-        await do(gate, "approval.resolve", {"id": asked["id"], "decision": decision})
+        answer = {"id": asked["id"], "decision": decision, "reason": reason}
+        await do(gate, "approval.resolve", answer)
         turn = await running
         rows = (await do(gate, "audit.list", {"turn": turn.id})).entries
     return turn, rows, events
@@ -134,9 +137,12 @@ async def test_tainted_turn_sends_only_what_a_person_allowed(tmp_path: Path, pag
 
 
 async def test_what_a_person_denied_is_not_sent(tmp_path: Path, page: str) -> None:
-    turn, rows, _ = await fetch_twice(tmp_path, page, "deny")
+    turn, rows, events = await fetch_twice(tmp_path, page, "deny", "Eve is not to read this.")
     assert [done.result.status for done in turn.calls] == ["done", "denied"]
-    assert "ops denied it" in results(turn)[1]
+    # The model is told why, as is whoever looks at the record.
+    assert "ops denied it: Eve is not to read this." in results(turn)[1]
+    assert "Eve is not" in events.of("approval")[1]["why"]
+    assert "Eve is not" in rows[1].data["reason"]
     assert (rows[0].kind, rows[0].outcome) == ("tool_finished", "denied")
 
 

@@ -7,6 +7,8 @@ answers is a list of answers, each one some words, thoughts and calls, written a
 from __future__ import annotations
 
 import json
+import struct
+from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -96,6 +98,8 @@ class Upstream:
         }.get(request.path)
         if request.path == "/v1/messages/count_tokens":
             return web.json_response({"input_tokens": 1234})
+        if request.path == "/v1/embeddings":
+            return web.json_response(vectors(json.loads(raw)))
         if wire is None:
             return web.json_response({"error": {"message": "no such path"}}, status=404)
         body = json.loads(raw)
@@ -183,6 +187,18 @@ def _id(call: Call, prefix: str, number: int, place: int) -> str:
 
 def _arguments(call: Call) -> str:
     return call.input if isinstance(call.input, str) else json.dumps(call.input)
+
+
+def vectors(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what embeddings are asked for: of each text its length and a half."""
+    rows: list[Any] = []
+    for number, text in enumerate(body["input"]):
+        vector: Any = [float(len(text)), 0.5]
+        if body.get("encoding_format") == "base64":
+            vector = b64encode(struct.pack("<2f", *vector)).decode()
+        rows.append({"object": "embedding", "index": number, "embedding": vector})
+    usage = {"prompt_tokens": 7, "total_tokens": 7}
+    return {"object": "list", "data": rows, "model": body["model"], "usage": usage}
 
 
 # -- Chat Completions --------------------------------------------------------------

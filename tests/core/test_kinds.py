@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.script import Script, Scripted, gateway, say
+from tests.support.script import Script, Scripted, blocks, gateway, say
 
 from hookgate import Block, Capability, ContextBuilder, Gateway, Settings, Turn, hookimpl
 from hookgate.catalogue import kind_label, kind_order
@@ -68,7 +68,7 @@ async def test_block_of_a_kind_of_its_own_reaches_the_model() -> None:
     script = Script(say("ok"))
     async with gateway(Scripted(script), Runbooks()) as gate:
         await gate.chat("go")
-    (piece,) = script.requests[0].system
+    (piece,) = blocks(script.requests[0])
     assert (piece.text, piece.source) == ("Never restart on Fridays.", "runbooks/runbook")
 
 

@@ -20,6 +20,7 @@ from tests.support.script import (
     Scripted,
     Step,
     Tools,
+    blocks,
     call,
     echo_tool,
     say,
@@ -98,11 +99,13 @@ async def ask(gate: Gateway, name: str, /, **params: Any) -> Any:
 
 
 def system(request: ModelRequest) -> str:
-    return "\n\n".join(block.text for block in request.system)
+    return "\n\n".join(block.text for block in blocks(request))
 
 
 def everything(request: ModelRequest) -> str:
-    return "\n\n".join([system(request), *(message.text for message in request.messages)])
+    return "\n\n".join(
+        [*(one.text for one in request.system), *(message.text for message in request.messages)]
+    )
 
 
 def records(home: Path) -> list[dict[str, Any]]:
@@ -162,7 +165,7 @@ async def test_a_message_that_does_not_match_costs_no_token_and_writes_no_file(
     async with running(tmp_path, pointer=False) as (gate, script):
         await gate.chat("What is the capital of Norway?")
         await settled(gate)
-    assert script.requests[0].system == ()
+    assert blocks(script.requests[0]) == []
     assert not (tmp_path / "runtime").exists()
     (record,) = records(tmp_path)
     assert (record["injected"], record["totalTokens"]) == ([], 0)
@@ -172,7 +175,7 @@ async def test_the_pointer_is_one_stable_block_that_is_there_every_time(tmp_path
     async with running(tmp_path) as (gate, script):
         await gate.chat("hello")
         await gate.chat(QUESTION)
-    first, second = (request.system for request in script.requests)
+    first, second = map(blocks, script.requests)
     assert first[0] == second[0]
     assert first[0].stable
     assert "`list_capabilities`" in first[0].text
@@ -239,12 +242,12 @@ async def test_a_card_that_the_context_has_no_room_for_is_not_counted_as_shown(
         @hookimpl
         def prepare_model_call(self, turn: Turn, request: ModelRequest) -> ModelRequest:
 
-            return replace(request, system=())
+            return replace(request, system=(), messages=(turn.message,))
 
     async with running(tmp_path, plugins=[Crowd()]) as (gate, script):
         turn = await gate.chat(QUESTION)
         await settled(gate)
-    assert script.requests[0].system == ()
+    assert blocks(script.requests[0]) == []
     assert records(tmp_path)[0]["injected"] == []
     assert not place_of(tmp_path, str(turn.session)).exists()
 
@@ -462,7 +465,7 @@ async def test_cards_turn_themselves_off_and_an_operator_turns_them_on(tmp_path:
         assert (await ask(gate, "awareness.status")).on is False
     async with running(tmp_path, kill_switch={"samples": 3}) as (gate, script):
         await gate.chat(QUESTION)
-        assert script.requests[0].system == ()
+        assert blocks(script.requests[0]) == []
         assert (await ask(gate, "awareness.enable")).on is True
         await gate.chat(QUESTION)
         assert "card knitting" in system(script.requests[1])
@@ -490,7 +493,7 @@ async def test_disable_works_at_once_and_a_turn_that_runs_goes_on_as_it_began(
         assert "card echoing" in everything(script.requests[1])
         assert (await ask(gate, "awareness.status")).why == "too dear"
         await gate.chat("echoing")
-        assert script.requests[2].system == ()
+        assert blocks(script.requests[2]) == []
 
 
 async def test_enabled_false_is_taken_over_by_a_reload(tmp_path: Path) -> None:
@@ -499,7 +502,7 @@ async def test_enabled_false_is_taken_over_by_a_reload(tmp_path: Path) -> None:
     async with running(tmp_path, read=lambda: read.pop(0)) as (gate, script):
         assert (await gate.reload())["restart"] == []
         await gate.chat(QUESTION)
-        assert script.requests[0].system == ()
+        assert blocks(script.requests[0]) == []
         await gate.reload()
         await gate.chat(QUESTION)
         assert "card knitting" in system(script.requests[1])

@@ -30,7 +30,7 @@ from tests.integration.test_awareness import (
     running,
     served,
 )
-from tests.support.script import Events, Tools, call, echo_tool, say, settled, until
+from tests.support.script import Events, Tools, blocks, call, echo_tool, say, settled, until
 
 from hookgate import Gateway
 from hookgate.builtin_plugins.awareness.cards.shelf import Pins, pin_digest
@@ -41,7 +41,7 @@ from hookgate.builtin_plugins.awareness.switch.control import SWITCH
 from hookgate.builtin_plugins.awareness.switch.records import read_turns
 from hookgate.core.domain.descriptors import Capability, Card, Selection, Triggers
 from hookgate.core.domain.errors import EmbeddingError, ProviderError, TurnError
-from hookgate.core.domain.messages import Provenance, ToolResultPart
+from hookgate.core.domain.messages import Message, Provenance, ToolResultPart
 from hookgate.core.domain.models import ModelRequest, SystemText
 from hookgate.core.domain.parts import Image
 from hookgate.core.domain.ports import AUDIT, SWITCHES, Switch
@@ -400,6 +400,11 @@ async def test_a_turn_does_not_hang_on_its_file(
     assert titles(script.requests[0]) == ["knitting"]
 
 
+def spoken(request: ModelRequest) -> tuple[Message, ...]:
+    """Return the messages of a request without what the gateway has put beside them."""
+    return tuple(one for one in request.messages if not one.is_context)
+
+
 async def test_a_card_is_counted_where_a_plugin_puts_all_instructions_into_one(
     tmp_path: Path,
 ) -> None:
@@ -408,7 +413,8 @@ async def test_a_card_is_counted_where_a_plugin_puts_all_instructions_into_one(
 
         @hookimpl
         def prepare_model_call(self, turn: Turn, request: ModelRequest) -> ModelRequest:
-            return replace(request, system=(SystemText.joined(request.system),))
+            joined = SystemText.joined(blocks(request))
+            return replace(request, system=(joined,), messages=spoken(request))
 
     async with running(tmp_path, plugins=[Merges()]) as (gate, _):
         await gate.chat(QUESTION)
@@ -427,8 +433,8 @@ async def test_a_card_is_not_taken_for_shown_where_its_words_stand_in_other_text
 
         @hookimpl
         def prepare_model_call(self, turn: Turn, request: ModelRequest) -> ModelRequest:
-            own = tuple(SystemText(text=f"A page says: {one.text}") for one in request.system)
-            return replace(request, system=own)
+            own = tuple(SystemText(text=f"A page says: {one.text}") for one in blocks(request))
+            return replace(request, system=own, messages=spoken(request))
 
     async with running(tmp_path, plugins=[Quotes()]) as (gate, _):
         await gate.chat(QUESTION)
@@ -444,7 +450,11 @@ async def test_the_file_of_a_session_has_what_a_plugin_made_of_a_card(tmp_path: 
         @hookimpl
         def prepare_model_call(self, turn: Turn, request: ModelRequest) -> ModelRequest:
             return replace(
-                request, system=tuple(replace(one, text="in short") for one in request.system)
+                request,
+                messages=tuple(
+                    one.with_texts(lambda _: "in short") if one.is_context else one
+                    for one in request.messages
+                ),
             )
 
     async with running(tmp_path, plugins=[Shortens()]) as (gate, _):
@@ -456,7 +466,7 @@ async def test_the_file_of_a_session_has_what_a_plugin_made_of_a_card(tmp_path: 
 
 async def test_a_card_is_counted_once_however_many_requests_there_are(tmp_path: Path) -> None:
     class Asks:
-        """Asks a model before the turn does, and drops the instructions of the first attempt."""
+        """Asks a model before the turn does, and drops the blocks of the first attempt."""
 
         name = "asks"
         host: Host
@@ -474,7 +484,8 @@ async def test_a_card_is_counted_once_however_many_requests_there_are(tmp_path: 
 
         @hookimpl
         def prepare_model_call(self, turn: Turn, request: ModelRequest) -> ModelRequest | None:
-            return replace(request, system=()) if request.attempt == 0 else None
+            said = spoken(request)
+            return replace(request, messages=said) if request.attempt == 0 else None
 
     away = ProviderError("overloaded", "away")
     async with running(tmp_path, say("first"), [away], [away], say("ok"), plugins=[Asks()]) as (

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
+import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 from tests.builtin_plugins.providers.raw import RawServer, Wire, raw_server
-from tests.builtin_plugins.providers.transcripts import ANTHROPIC, OPENAI, sse
-from tests.support.script import settings
-from tests.support.wire import Served
+from tests.builtin_plugins.providers.transcripts import ANTHROPIC, OPENAI, chunk, sse
+from tests.support.script import settings, until
+from tests.support.wire import Served, small_buffers
 
-from hookgate import Gateway, ModelEvent, TextDelta, Turn, hookimpl
+from hookgate import (
+    Gateway,
+    Message,
+    ModelEvent,
+    TextDelta,
+    ToolCall,
+    ToolResult,
+    Turn,
+    hookimpl,
+)
 from hookgate.builtin_plugins import BUILTIN
 from hookgate.core.gateway.serve import listen
 
@@ -71,6 +84,20 @@ BODIES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 ANSWERS: dict[str, Sequence[Any]] = {CHAT: OPENAI, MESSAGES: ANTHROPIC}
+
+
+class Reads:
+    """A plugin that changes what the client says and what its tools have found."""
+
+    name = "reads"
+
+    @hookimpl
+    def receive_message(self, turn: Turn, message: Message) -> Message:
+        return message.with_texts(lambda text: text.replace("4111", "[card]"))
+
+    @hookimpl
+    def after_tool_call(self, turn: Turn, call: ToolCall, result: ToolResult) -> ToolResult:
+        return replace(result, content=result.text.replace("4222", "[card]"))
 
 
 class Masks:
@@ -257,3 +284,63 @@ async def test_a_client_of_one_wire_is_answered_by_the_other(tmp_path: Path) -> 
             "tool_use",
             64,
         )
+
+
+@BOTH
+async def test_a_client_that_reads_late_misses_nothing(path: str, tmp_path: Path) -> None:
+    texts = [f"{number:04d} {'x' * 40_000}" for number in range(150)]
+    answer = [chunk({"content": text}) for text in texts] + OPENAI[-2:]
+    if path == MESSAGES:
+        deltas = [{"type": "text_delta", "text": text} for text in texts]
+        block = {"index": 0, "content_block": {"type": "text", "text": ""}}
+        said = [{"type": "content_block_delta", "index": 0, "delta": one} for one in deltas]
+        start = {"type": "content_block_start", **block}
+        answer = [ANTHROPIC[0], start, *said, {"type": "content_block_stop", "index": 0}]
+        answer += ANTHROPIC[-2:]
+    async with relayed(tmp_path, answer) as (one, _):
+        client = socket.socket()
+        small_buffers(client)
+        client.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(client, ("127.0.0.1", one.listener.port))
+        reader, writer = await asyncio.open_connection(sock=client, limit=4096)
+        body = json.dumps({**BODIES[path], "tools": []}).encode()
+        head = f"POST {path} HTTP/1.1\r\nHost: {one.host}\r\nConnection: close\r\n"
+        head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body)
+        await until(lambda: bool(one.gate.host.running()))
+        await until(lambda: not one.gate.host.running())
+        got = (await reader.read()).decode()
+        writer.close()
+    assert [text[:4] for text in texts] == re.findall(r"([0-9]{4}) x{9}", got)
+    assert got.rstrip().endswith("0")
+    assert ("[DONE]" if path == CHAT else "message_stop") in got
+
+
+@BOTH
+async def test_what_a_plugin_changes_in_a_request_is_sent_as_it_is_now(
+    path: str, tmp_path: Path
+) -> None:
+    if path == CHAT:
+        function = {"name": "Read", "arguments": "{}"}
+        calls = {"tool_calls": [{"id": "c1", "type": "function", "function": function}]}
+        messages: list[Any] = [
+            {"role": "assistant", "content": None, **calls},
+            {"role": "tool", "tool_call_id": "c1", "content": "of 4222"},
+            {"role": "user", "content": "pay with 4111"},
+        ]
+    else:
+        use = {"type": "tool_use", "id": "c1", "name": "Read", "input": {}}
+        found = {"type": "tool_result", "tool_use_id": "c1", "content": "of 4222"}
+        said = {"type": "text", "text": "pay with 4111"}
+        messages = [
+            {"role": "assistant", "content": [use]},
+            {"role": "user", "content": [found, said]},
+        ]
+    body = {**BODIES[path], "messages": [{"role": "user", "content": "go"}, *messages]}
+    async with relayed(tmp_path, ANSWERS[path], plugins=[Reads()]) as (one, upstream):
+        # What was read taints, so somebody would be asked about the call in the answer.
+        reading = asyncio.create_task(streamed(one, path, body))
+        await until(lambda: bool(upstream.requests))
+        reading.cancel()
+    sent = json.dumps(upstream.requests[0]["messages"])
+    assert ("4111" in sent, "4222" in sent, sent.count("[card]")) == (False, False, 2)

@@ -16,8 +16,9 @@ from tests.support.wire import Served
 from hookgate import Gateway, ModelRequest, ToolCall, ToolResult, Turn, hookimpl
 from hookgate.core.gateway.serve import listen
 
-CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
+CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
 TOOLS = {
+    RESPONSES: [{"type": "function", "name": "Bash", "parameters": {"type": "object"}}],
     CHAT: [{"type": "function", "function": {"name": "Bash", "parameters": {"type": "object"}}}],
     MESSAGES: [{"name": "Bash", "input_schema": {"type": "object"}}],
 }
@@ -59,6 +60,9 @@ def called(path: str, use_id: str, name: str = "Bash") -> dict[str, Any]:
         made = {"name": name, "arguments": '{"command":"ls"}'}
         use = {"id": use_id, "type": "function", "function": made}
         return {"role": "assistant", "content": None, "tool_calls": [use]}
+    if path == RESPONSES:
+        made = {"name": name, "arguments": '{"command":"ls"}'}
+        return {"type": "function_call", "call_id": use_id, **made}
     block = {"type": "tool_use", "id": use_id, "name": name, "input": {"command": "ls"}}
     return {"role": "assistant", "content": [block]}
 
@@ -66,6 +70,8 @@ def called(path: str, use_id: str, name: str = "Bash") -> dict[str, Any]:
 def result(path: str, use_id: str) -> dict[str, Any]:
     if path == CHAT:
         return {"role": "tool", "tool_call_id": use_id, "content": "a.txt"}
+    if path == RESPONSES:
+        return {"type": "function_call_output", "call_id": use_id, "output": "a.txt"}
     block = {"type": "tool_result", "tool_use_id": use_id, "content": "a.txt"}
     return {"role": "user", "content": [block]}
 
@@ -98,14 +104,16 @@ def results_in(history: Sequence[Any]) -> Sequence[str]:
     ids = [
         one["tool_call_id"] for one in history if "tool_call_id" in one and one["role"] == "tool"
     ]
+    ids += [one["call_id"] for one in history if one.get("type") == "function_call_output"]
     for one in history:
-        blocks = one["content"] if isinstance(one["content"], list) else []
+        content = one.get("content")
+        blocks = content if isinstance(content, list) else []
         ids += [block["tool_use_id"] for block in blocks if "tool_use_id" in block]
     return ids
 
 
 @pytest.mark.parametrize("seed", sampled(range(20)))
-@pytest.mark.parametrize("path", [CHAT, MESSAGES])
+@pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES])
 async def test_an_edited_history_breaks_nothing_and_believes_nothing(
     path: str, seed: int, tmp_path: Path
 ) -> None:
@@ -120,15 +128,17 @@ async def test_an_edited_history_breaks_nothing_and_believes_nothing(
         aiohttp.ClientSession() as http,
     ):
         one = Served(gate, listener, http)
-        body = {"model": "one", "max_tokens": 9, "tools": TOOLS[path]}
+        body: dict[str, Any] = {"model": "one", "tools": TOOLS[path]}
+        body |= {} if path == RESPONSES else {"max_tokens": 9}
+        said = "input" if path == RESPONSES else "messages"
         for number in range(EDITS):
             true_id = f"r{seed}-{number}"
             headers = {"headers": {"session-id": true_id}}
-            release = {**body, "messages": [user(f"release {true_id}")]}
+            release = {**body, said: [user(f"release {true_id}")]}
             assert (await one.post(path, release, **headers))[0] == 200
             watch.finished.clear()
             history, ids = edited(path, true_id, chance)
-            status, told = await one.post(path, {**body, "messages": history}, **headers)
+            status, told = await one.post(path, {**body, said: history}, **headers)
             assert status in (200, 400), (history, told)
             assert watch.finished in ([], [true_id])
             if status == 400:
@@ -139,7 +149,7 @@ async def test_an_edited_history_breaks_nothing_and_believes_nothing(
             invented = ids - {true_id}
             assert not invented or watch.taint & {"client:unverified", "client:history"}
             was = watch.taint
-            later = {**body, "messages": [user("what now?")]}
+            later = {**body, said: [user("what now?")]}
             assert (await one.post(path, later, **headers))[0] == 200
             assert watch.taint >= was
         await settled(gate)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.script import Script, Scripted, say, settings, settled, until
+from tests.support.script import Script, Scripted, blocks, say, settings, settled, until
 
 from hookgate.core.host import PluginInfo
 from hookgate.gateway import Gateway
@@ -94,7 +94,7 @@ async def test_a_skill_and_a_card_in_a_package_are_found(package: Path, tmp_path
         card = gate.host.cards.view()["acme-dough"]
         assert (card.origin, card.trusted) == ("plugin", False)
         assert info_of(gate, "acme").content == package / "capabilities"
-    assert any("keeps a sourdough" in piece.text for piece in script.requests[-1].system)
+    assert any("keeps a sourdough" in piece.text for piece in blocks(script.requests[-1]))
 
 
 async def test_orders_in_them_are_kept_from_models(package: Path, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ async def test_orders_in_them_are_kept_from_models(package: Path, tmp_path: Path
         await settled(gate)
         await gate.chat("how is the sourdough fed?")
         await until(lambda: "acme-dough" in gate.host.degraded.get("cards rejected", ""))
-    assert not any("keeps a sourdough" in piece.text for piece in script.requests[-1].system)
+    assert not any("keeps a sourdough" in piece.text for piece in blocks(script.requests[-1]))
 
 
 async def test_with_its_plugin_off_nothing_of_a_package_is_read(

@@ -12,7 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.script import Allow, Script, Scripted, Tools, call, say, settings, settled
+from tests.support.script import (
+    Allow,
+    Script,
+    Scripted,
+    Tools,
+    blocks,
+    call,
+    say,
+    settings,
+    settled,
+)
 
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.models import ModelRequest
@@ -112,7 +122,7 @@ async def ask(gate: Gateway, name: str, **params: Any) -> Any:
 
 
 def context(request: ModelRequest) -> str:
-    return "\n\n".join(block.text for block in request.system)
+    return "\n\n".join(block.text for block in blocks(request))
 
 
 def offered(request: ModelRequest) -> list[str]:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.support.script import Allow, Script, Scripted, say, settings, settled, until
+from tests.support.script import Allow, Script, Scripted, blocks, say, settings, settled, until
 
 from hookgate.gateway import Gateway
 from hookgate.kit.content.workspaces import Workspaces
@@ -95,7 +95,7 @@ async def test_text_that_changed_behind_the_acceptance_reaches_no_model(
         assert repr(script.requests).count(MARK) == 2
         await gate.reload()
         await gate.chat(QUESTION)
-        assert MARK not in repr(script.requests[-1].system)
+        assert MARK not in repr(blocks(script.requests[-1]))
         told = gate.host.status()["notices"]["workspace capabilities"]
     assert "changed since it was accepted" in told
     assert "poison" not in repr(script.requests)

@@ -12,13 +12,16 @@ from hookgate import Gateway
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.models import (
+    BETWEEN,
     ModelEvent,
     ModelRequest,
     StopEvent,
+    SystemText,
     ToolUseEvent,
     Usage,
     UsageEvent,
 )
+from hookgate.core.domain.parts import Text
 from hookgate.core.domain.tools import Tool, ToolCall, Verdict
 from hookgate.core.domain.turn import Turn
 from hookgate.core.settings.schema import Settings
@@ -35,6 +38,7 @@ __all__ = [
     "Scripted",
     "Step",
     "Tools",
+    "blocks",
     "call",
     "echo_tool",
     "gateway",
@@ -54,6 +58,20 @@ def call(*uses: tuple[str, str, Mapping[str, Any] | str]) -> list[ModelEvent]:
     """A message that calls tools: (id, name, input) each."""
     events = [ToolUseEvent(id=i, name=name, input=value) for i, name, value in uses]
     return [*events, UsageEvent(USAGE), StopEvent("tool_use")]
+
+
+def blocks(request: ModelRequest) -> list[SystemText]:
+    """Return what the gateway adds to a request, wherever it stands in it."""
+    return [
+        *request.system,
+        *(
+            SystemText(text=part.text.removesuffix(BETWEEN), taint=one.taint, source=part.source)
+            for one in request.messages
+            if one.is_context
+            for part in one.parts
+            if isinstance(part, Text)
+        ),
+    ]
 
 
 class Scripted:

@@ -21,6 +21,7 @@ from hookgate.builtin_plugins.compat.fields import (
     check_calls,
     check_tools,
     file_of,
+    kept,
     media_of,
     parameters_of,
     tool_of,
@@ -230,6 +231,7 @@ def _call(item: Fields) -> Part:
 # -- the tools ----------------------------------------------------------------------
 
 
+@kept
 def _tools(fields: Fields) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
     tools: list[tuple[Fields, Tool]] = []
     hosted: list[str] = []

@@ -17,6 +17,7 @@ from hookgate.builtin_plugins.compat.answers import (
     came_by,
     joined,
     merge,
+    stop_of,
 )
 from hookgate.builtin_plugins.compat.errors import openai_error
 from hookgate.kit.usage import as_openai_chat
@@ -168,7 +169,8 @@ class ChatWriter:
     def _reason(self, turn: Turn) -> str:
         if turn.ending == "awaiting_client":
             return "tool_calls"
-        return CHAT_STOPS.get(self._stop.reason, "stop") if self._stop else "stop"
+        reason = stop_of(self._stop, turn)
+        return CHAT_STOPS.get(reason, "stop") if reason else "stop"
 
     def _counted(self, frame: WireFrame, turn: Turn) -> WireFrame:
         """Return a chunk with the usage of all rounds, where there were hidden ones."""

@@ -32,6 +32,7 @@ from hookgate.builtin_plugins.compat.fields import (
     bad,
     check_calls,
     check_tools,
+    kept,
     media_of,
     parameters_of,
     tool_of,
@@ -99,7 +100,8 @@ def read(body: dict[str, Any], *, counts: bool = False) -> Asked:
     foreign: list[str] = []
     system = _system(fields, foreign)
     messages = _conversation(fields, foreign)
-    tools, hosted = _tools(fields, foreign)
+    tools, hosted, special = _tools(fields)
+    foreign += special
     if "mcp_servers" in fields:
         hosted = (*hosted, "mcp_servers")
     if "container" in fields and isinstance(body["container"], dict):
@@ -279,7 +281,10 @@ def _content(item: Fields, kind: str, foreign: list[str]) -> ContentPart:
 # -- the tools ----------------------------------------------------------------------
 
 
-def _tools(fields: Fields, foreign: list[str]) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
+@kept
+def _tools(fields: Fields) -> tuple[tuple[Tool, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return the tools that clients run, the types of the others, and what is foreign of them."""
+    foreign: list[str] = []
     tools: list[tuple[Fields, Tool]] = []
     hosted: list[str] = []
     for item in fields.objects("tools", MOST_TOOLS):
@@ -294,7 +299,7 @@ def _tools(fields: Fields, foreign: list[str]) -> tuple[tuple[Tool, ...], tuple[
             foreign.extend(item.beyond(OF_TOOLS))
         tool = tool_of(item, "" if own else "input_schema")
         tools.append((item, came_as(tool, Raw(wire=WIRE, data=item.raw))))
-    return check_tools(tools), tuple(hosted)
+    return check_tools(tools), tuple(hosted), tuple(foreign)
 
 
 # -- how it is asked ----------------------------------------------------------------

@@ -6,7 +6,7 @@ call that is judged still waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from hookgate import ErrorAnswer, Event, StopEvent, Turn, new_id
@@ -16,6 +16,7 @@ from hookgate.builtin_plugins.compat.answers import (
     came_by,
     joined,
     merge,
+    stop_of,
 )
 from hookgate.builtin_plugins.compat.errors import anthropic_error
 from hookgate.builtin_plugins.compat.wires.messages_reader import UNSIGNED
@@ -113,47 +114,45 @@ class MessagesWriter:
 
     # -- frames of the same wire --------------------------------------------------
 
-    def _frame(self, frame: WireFrame) -> Iterator[WireFrame]:
+    def _frame(self, frame: WireFrame) -> Sequence[WireFrame]:
         kind, index = frame.get("type"), frame.get("index")
         if kind == "message_start":
             self._places, self._seen, self._holds = {}, -1, False
             self._later.clear()
-            if not self._begun:
-                self._begun = True
-                # What stands in it already would be a block that nobody has judged.
-                message = {**(frame.get("message") or {}), "model": self._model, "content": []}
-                yield {**frame, "message": message}
-            return
+            if self._begun:
+                return ()
+            self._begun = True
+            # What stands in it already would be a block that nobody has judged.
+            message = {**(frame.get("message") or {}), "model": self._model, "content": []}
+            return ({**frame, "message": message},)
         if not isinstance(index, int):
-            if kind == "ping" or not self._rounds:
-                yield frame
-            return
-        yield from self._begin()
+            return (frame,) if kind == "ping" or not self._rounds else ()
+        begun = () if self._begun else self._begin()
         # A call has no frame before it is judged, so it leaves a gap.
         self._holds = self._holds or index > self._seen + 1
         self._seen = max(self._seen, index)
         if self._holds:
             self._later.append((index, [frame]))
-        else:
-            yield from self._placed(frame)
+            return tuple(begun)
+        return (*begun, *self._placed(frame))
 
-    def _placed(self, frame: WireFrame) -> Iterator[WireFrame]:
-        """Yield a block's frame at the place that the block has for the client."""
+    def _placed(self, frame: WireFrame) -> Sequence[WireFrame]:
+        """Return a block's frame at the place that the block has for the client."""
         kind, index = frame.get("type"), frame.get("index")
         if not isinstance(index, int):
-            yield frame
-            return
+            return (frame,)
+        ended: Iterable[WireFrame] = ()
         if kind == "content_block_start":
-            yield from self._close()
+            ended = tuple(self._close())
             self._places[index] = self._next
             self._next += 1
             self._open = str(frame["content_block"].get("type"))
         elif index not in self._places:
-            return
+            return ()
         elif kind == "content_block_stop":
             self._open = ""
         place = self._places[index]
-        yield frame if place == index else {**frame, "index": place}
+        return (*ended, frame if place == index else {**frame, "index": place})
 
     # -- what the writer makes ------------------------------------------------------
 
@@ -197,21 +196,20 @@ class MessagesWriter:
         yield {"type": "content_block_stop", "index": self._next - 1}
         self._open, self._own = "", False
 
-    def _said(self, kind: str, event: Event) -> Iterator[WireFrame]:
+    def _said(self, kind: str, event: Event) -> Sequence[WireFrame]:
         if frames := came_by(event):
-            for frame in frames:
-                yield from self._frame(frame)
-            return
+            return [made for frame in frames for made in self._frame(frame)]
         if not event.data["text"]:
-            return
-        made = self._made(kind, event.data["text"])
-        if self._holds:
-            self._later.append((self._seen, list(made)))
-        else:
-            yield from made
+            return ()
+        made = list(self._made(kind, event.data["text"]))
+        if not self._holds:
+            return made
+        self._later.append((self._seen, made))
+        return ()
 
     def _made(self, kind: str, text: str) -> Iterator[WireFrame]:
-        yield from self._begin()
+        if not self._begun:
+            yield from self._begin()
         if self._open != kind:
             yield from self._start(dict(STARTS[kind]))
         yield self._delta(kind, text)
@@ -236,7 +234,8 @@ class MessagesWriter:
     def _reason(self, turn: Turn) -> str:
         if turn.ending == "awaiting_client":
             return "tool_use"
-        return MESSAGES_STOPS.get(self._stop.reason, "end_turn") if self._stop else "end_turn"
+        reason = stop_of(self._stop, turn)
+        return MESSAGES_STOPS.get(reason, "end_turn") if reason else "end_turn"
 
     def _ended(self, frame: WireFrame, turn: Turn, said: str) -> WireFrame:
         """Return the end with the usage of all rounds, and with the reason that holds now."""

@@ -35,6 +35,7 @@ from hookgate.builtin_plugins.compat.fields import (
     check_calls,
     check_tools,
     file_of,
+    kept,
     parameters_of,
     tool_of,
     url_of,
@@ -61,6 +62,8 @@ MAPPED = frozenset(
         "service_tier",
         "prompt_cache_key",
         "user",
+        "conversation",
+        "previous_response_id",
     )
 )
 """The fields that the gateway has a word for."""
@@ -79,12 +82,6 @@ HARMLESS = frozenset(
 )
 """The fields that change nothing of an answer, or nothing that another wire would do."""
 
-KEPT_THERE = {
-    "previous_response_id": "the conversation so far",
-    "conversation": "the conversation so far",
-    "prompt": "the prompt",
-}
-"""Fields that have the provider take something that stands with it, and what."""
 
 REFERENCE = frozenset(("client:reference",))
 """The taint of an item that is named alone, and stands with the provider."""
@@ -147,7 +144,8 @@ def read(body: dict[str, Any]) -> Asked:
     foreign: list[str] = []
     system = _instructions(fields)
     front, messages = _conversation(fields, foreign)
-    tools, hosted = _tools(fields, foreign)
+    tools, hosted, special = _tools(fields)
+    foreign += special
     return Asked(
         wire=WIRE,
         model=model,
@@ -160,6 +158,8 @@ def read(body: dict[str, Any]) -> Asked:
         foreign=(*fields.beyond(MAPPED | HARMLESS), *foreign),
         hosted=hosted,
         session=fields.text("prompt_cache_key"),
+        conversation=_named_conversation(fields),
+        previous=fields.text("previous_response_id"),
     )
 
 
@@ -169,15 +169,36 @@ def _refuse(fields: Fields) -> None:
         other = "/v1/chat/completions" if "messages" in fields else ""
         action = f"send it to {other}" if other else "send `input`"
         raise bad("input", "expected text, or a list of items", action=action)
-    for name, what in KEPT_THERE.items():
-        if name in fields:
-            raise bad(
-                name,
-                f"{what} would stand with the provider, where nobody can see to it",
-                action="send the whole conversation in `input`",
-            )
+    if "prompt" in fields:
+        raise bad(
+            "prompt",
+            "the prompt would stand with the provider, where nobody can see to it",
+            action="send the whole conversation in `input`",
+        )
+    if "conversation" in fields and "previous_response_id" in fields:
+        raise bad("conversation", "found `previous_response_id` beside it, expected one of them")
     if fields.flag("background"):
         fields.wrong("background", "false: an answer is judged while it comes")
+
+
+def _named_conversation(fields: Fields) -> str:
+    if isinstance(fields.raw.get("conversation"), dict):
+        return fields.object("conversation").needed("id")
+    return fields.text("conversation")
+
+
+def check_kept(asked: Asked) -> None:
+    """Refuse to go on with what stands with the provider.
+
+    Raises:
+        WireError: The request asks for that.
+    """
+    if asked.is_kept_here:
+        raise bad(
+            "conversation" if asked.conversation else "previous_response_id",
+            "the conversation so far would stand with the provider, where nobody can see to it",
+            action="send the whole conversation in `input`, or ask an agent: `agent/NAME`",
+        )
 
 
 def _instructions(fields: Fields) -> tuple[SystemText, ...]:
@@ -214,7 +235,8 @@ def _conversation(
         placed.append((item.at, came_as(_message(item, kind, foreign), raw)))
     if not placed:
         raise bad("input", "expected an item that is none of the system's")
-    check_calls(placed)
+    goes_on = "conversation" in fields or "previous_response_id" in fields
+    check_calls(placed, is_all=not goes_on)
     return front, tuple(message for _, message in placed)
 
 
@@ -317,7 +339,10 @@ def _media(item: Fields, kind: str, foreign: list[str]) -> ContentPart:
 # -- the tools ----------------------------------------------------------------------
 
 
-def _tools(fields: Fields, foreign: list[str]) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
+@kept
+def _tools(fields: Fields) -> tuple[tuple[Tool, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return the tools that clients run, the types of the others, and what is foreign of them."""
+    foreign: list[str] = []
     tools: list[tuple[Fields, Tool]] = []
     hosted: list[str] = []
     for item in fields.objects("tools", MOST_TOOLS):
@@ -334,7 +359,7 @@ def _tools(fields: Fields, foreign: list[str]) -> tuple[tuple[Tool, ...], tuple[
             tools.append((item, came_as(_tool(item, kind), Raw(wire=WIRE, data=item.raw))))
         else:
             hosted.append(kind)
-    return check_tools(tools), tuple(hosted)
+    return check_tools(tools), tuple(hosted), tuple(foreign)
 
 
 def _tool(item: Fields, kind: str, namespace: str = "") -> Tool:

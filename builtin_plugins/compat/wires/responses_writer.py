@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from hookgate import ErrorAnswer, Event, StopEvent, Turn, Usage, new_id
-from hookgate.builtin_plugins.compat.answers import WireFrame, came_by
+from hookgate.builtin_plugins.compat.answers import WireFrame, came_by, stop_of
 from hookgate.builtin_plugins.compat.errors import openai_error
 from hookgate.builtin_plugins.compat.fields import Asked
 from hookgate.wire import Raw, dumps
@@ -80,7 +80,12 @@ class ResponsesWriter:
             "tool_choice": asked.body.get("tool_choice") or "auto",
             "tools": asked.body.get("tools") or [],
             "usage": None,
+            **asked.told,
         }
+        self._own_names = ["id", "created_at", "model", *asked.told]
+        """What of the answer is the gateway's own, whatever its upstream says."""
+        self._named = bool(asked.told.get("background"))
+        """Whether the client knows its name already."""
         self._begun = False
         self._number = 0
         self._items: list[WireFrame] = []
@@ -98,6 +103,10 @@ class ResponsesWriter:
         self._rounds = 0
         self._stop: StopEvent | None = None
         self._last: list[WireFrame] = []
+
+    def head(self) -> WireFrame:
+        """Return what is known of the response before anything of it has come."""
+        return dict(self._head)
 
     def take(self, event: Event) -> Iterable[WireFrame]:
         """Return the events that an event of the turn brings."""
@@ -123,7 +132,8 @@ class ResponsesWriter:
             yield from self._add("message", said)
         yield from self._close()
         last = self._last[-1] if self._last and not said else None
-        reason = ENDS.get(self._stop.reason, "") if self._stop and not said else ""
+        stop = stop_of(self._stop, turn)
+        reason = ENDS.get(stop, "") if stop and not said else ""
         kind = "response.incomplete" if reason else "response.completed"
         response = {**self._head, "status": kind.removeprefix("response.")}
         response["incomplete_details"] = {"reason": reason} if reason else None
@@ -131,8 +141,8 @@ class ResponsesWriter:
             kind, response = last["type"], {**last["response"]}
         if last is None or self._rounds > 1 or response.get("usage") is None:
             response["usage"] = responses_usage(turn.usage)
-        names = ("id", "created_at", "model")
-        response |= {name: self._head[name] for name in names} | {"output": self._items}
+        response |= {name: self._head[name] for name in self._own_names}
+        response["output"] = self._items
         yield self._stamped({**(last or {}), "type": kind, "response": response})
 
     def fail(self, error: ErrorAnswer, request_id: str) -> Iterator[WireFrame]:
@@ -157,8 +167,10 @@ class ResponsesWriter:
             if not self._begun or (not self._rounds and kind != "response.created"):
                 if not self._begun:
                     self._begun = True
-                    self._head |= {**frame["response"], "model": self._model, "output": []}
-                names = {"id": self._head["id"], "model": self._model, "output": []}
+                    own = self._own_names if self._named else self._own_names[2:]
+                    kept = {name: self._head[name] for name in own}
+                    self._head |= {**frame["response"], **kept, "output": []}
+                names = {name: self._head[name] for name in self._own_names} | {"output": []}
                 response = {**frame["response"], **names}
                 yield self._stamped({**frame, "response": response})
             return

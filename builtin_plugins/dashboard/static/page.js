@@ -57,6 +57,7 @@ function Frame({ gate, at }) {
         ${gate.hello.principal === "loopback" ? null : html`<button type="button" class="small"
           onClick=${async () => { await logOut(); location.reload(); }}>Log out</button>`}</p>
     </header>
+    <${Lost} />
     ${gate.state === "open" ? null : html`<p class="away" role="status">The gateway is away; what is shown may be old. Trying again…</p>`}
     <main id="main" tabindex="-1" ref=${main}>${view
       ? html`<h2>${view.title}</h2><${Whole} key=${at} view=${view} rest=${rest.map(decoded)} />`
@@ -79,6 +80,13 @@ function Whole({ view, rest }) {
   return html`<div>${problem
     ? html`<${Wrong} problem=${problem} /><p><button type="button" onClick=${again}>Try again</button></p>`
     : loaded.View ? html`<${loaded.View} rest=${rest} />` : html`<p class="faint" aria-busy="true">Loading…</p>`}</div>`;
+}
+
+/** Said on every view: what is done now may be gone with the process. */
+function Lost() {
+  const { data } = useOperation("status", {}, { on: ["degraded", "recovered"] });
+  return data && !data.durable
+    ? html`<p class="away" role="status">Nothing is kept: the store cannot be written. <a href="#/">Home</a> says why.</p>` : null;
 }
 
 function Badge({ view }) {

@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, create_model, field_validator
 
-from hookgate import Invocation, OperationModel, operation
-from hookgate.builtin_plugins.metering.calls import COUNTS, DIMENSIONS, Query
+from hookgate import POSITIONAL, Invocation, OperationModel, operation
+from hookgate.builtin_plugins.metering.calls import COUNTS, DIMENSIONS, Call, Query, sound
 from hookgate.builtin_plugins.metering.limits import dollars
+from hookgate.builtin_plugins.metering.tables.ledger import calls_of
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.reports import Reports, Totals
@@ -158,6 +159,34 @@ class UsageSums(OperationModel):
     """Calls that could not be recorded so far, and are in no sum yet."""
 
 
+class CallRow(OperationModel):
+    """One model call."""
+
+    id: str
+    at: str
+    """When it ended, ISO 8601 in UTC."""
+    turn: str
+    cause: str
+    """What it was for; see ``usage``."""
+    plugin: str
+    model: str
+    """The model as ``provider/model``."""
+    status: str
+    kind: str
+    """The kind of the provider's failure; empty where there is none."""
+    input_tokens: int
+    output_tokens: int
+    cost_usd: str | None
+    """US dollars, exact to twelve places; None where the model has no known price."""
+
+
+class Calls(OperationModel):
+    """The last calls of a session."""
+
+    calls: list[CallRow]
+    """The newest first."""
+
+
 class UsageOperations:
     """What model calls have used, and what that cost.
 
@@ -192,6 +221,49 @@ class UsageOperations:
             durable=reports.ledger.store.durable,
             waiting=reports.ledger.waiting,
         )
+
+
+class CallOperations:
+    """Model calls: what each was for, how it ended, and what it cost."""
+
+    def __init__(self, usage: UsageOperations) -> None:
+        self._usage = usage
+
+    @operation("calls.list")
+    async def list_calls(
+        self,
+        invocation: Invocation,
+        session: Annotated[str, Field(min_length=1, max_length=1_000), POSITIONAL],
+        turn: Annotated[str, Field(max_length=80)] = "",
+        limit: Annotated[int, Field(ge=1, le=1_000)] = 100,
+    ) -> Calls:
+        """List the last model calls of a session, and what each has cost.
+
+        Args:
+            session: The session's key.
+            turn: Only those of this turn.
+            limit: So many at most, the last ones.
+
+        Example:
+            hookgate calls list main:cli:local:main
+        """
+        reports = self._usage.reports
+        assert reports is not None, "operations are called between start and stop"
+        if not invocation.principal.sees(session):
+            return Calls(calls=[])
+        read = calls_of(sound(session), turn, limit)
+        return Calls(calls=[_row(call) for call in await reports.ledger.store.read(read)])
+
+
+def _row(call: Call) -> CallRow:
+    names = ("id", "at", "turn", "cause", "plugin", "status", "kind")
+    return CallRow(
+        **{name: getattr(call, name) for name in names},
+        model=f"{call.provider}/{call.model}",
+        input_tokens=call.usage.input_tokens,
+        output_tokens=call.usage.output_tokens,
+        cost_usd=None if call.cost is None else f"{dollars(call.cost):f}",
+    )
 
 
 def _sums(totals: Totals) -> Mapping[str, Any]:

@@ -109,6 +109,25 @@ def written(writer: str, rows: Sequence[Mapping[str, Any]]) -> Callable[[Connect
     return write
 
 
+def calls_of(session: str, turn: str, most: int) -> Callable[[Connection], list[Call]]:
+    """Return a reader of the last calls of a session, or of one of its turns, the newest first.
+
+    Args:
+        session: The session, as text.
+        turn: The turn's id; "" for all.
+        most: So many calls at most.
+    """
+    query = select(CALLS).where(CALLS.c.session == session)
+    query = query.order_by(CALLS.c.at.desc()).limit(most)
+    if turn:
+        query = query.where(CALLS.c.turn == turn)
+
+    def read(connection: Connection) -> list[Call]:
+        return [Call.from_row(dict(row)) for row in connection.execute(query).mappings()]
+
+    return read
+
+
 def turns_of(session: str, since: str, most: int) -> Callable[[Connection], list[tuple[Any, ...]]]:
     """Return a reader of what the last turns of a session have used, the oldest first.
 

@@ -211,8 +211,9 @@ class Inbox:
     async def _acted_on(self, asked: Asked, settled: Settled) -> Decision:
         """Return what an answer comes to, given here or at another gateway."""
         choice, grant = settled.value["decision"], settled.value.get("grant", "")
+        said = f": {why}" if (why := settled.value.get("reason", "")) else ""
         if choice == "deny":
-            denied = Decision.deny(f"{settled.by} denied it", by=settled.by, asked=asked.ask)
+            denied = Decision.deny(f"{settled.by} denied it{said}", by=settled.by, asked=asked.ask)
             return replace(denied, answer="denied")
         why = CHANGED if self._is_void(asked) else ""
         # Another gateway may have other approvers; this one is where the call runs.
@@ -224,7 +225,7 @@ class Inbox:
         reason = f"{settled.by} allowed it once"
         if grant:
             reason = f"{settled.by} allowed it always, until {settled.value['until'][:10]}"
-        allowed = Decision.allow(reason, by=settled.by, asked=asked.ask)
+        allowed = Decision.allow(f"{reason}{said}", by=settled.by, asked=asked.ask)
         return replace(allowed, rule=f"grant:{grant}" if grant else "", answer="allowed")
 
     async def _cancelled(self, asked: Asked) -> Decision:
@@ -426,12 +427,22 @@ def _gone(question_id: str, *, changed: bool = False) -> TurnError:
     )
 
 
+def answer_of(choice: Choice, reason: str = "") -> dict[str, Any]:
+    """Return the value of an answer: the decision, and why where that was said."""
+    return {"decision": choice, **({"reason": reason} if reason else {})}
+
+
 def _schema(choices: Sequence[str]) -> dict[str, Any]:
-    """Return the schema of an answer: the decision, and the grant that goes with it."""
+    """Return the schema of an answer: the decision, why, and the grant that goes with it."""
     text = {"type": "string"}
     return {
         "type": "object",
-        "properties": {"decision": {"enum": list(choices)}, "grant": text, "until": text},
+        "properties": {
+            "decision": {"enum": list(choices)},
+            "reason": text,
+            "grant": text,
+            "until": text,
+        },
         "required": ["decision"],
         "additionalProperties": False,
     }

@@ -22,7 +22,7 @@ from hookgate import (
     Turn,
     TurnError,
 )
-from hookgate.builtin_plugins.policy.desk.approvals import Choice, Inbox
+from hookgate.builtin_plugins.policy.desk.approvals import Choice, Inbox, answer_of
 from hookgate.builtin_plugins.policy.desk.approvers import AnswerRoutes, Approvers
 from hookgate.builtin_plugins.policy.desk.grants import Grants, GrantScope
 from hookgate.settings import redact_json
@@ -149,8 +149,9 @@ class Desk:
         *,
         digest: str = "",
         scope: GrantScope = "arguments",
+        reason: str = "",
     ) -> tuple[Question, Grant | None]:
-        """Answer a question; return it, and the grant that was made.
+        """Answer a question, and say why; return it, and the grant that was made.
 
         Raises:
             TurnError: It cannot be answered so; see `Inbox.answerable` and `Inbox.answer`.
@@ -158,12 +159,14 @@ class Desk:
         """
         question = await self.inbox.answerable(principal, question_id, choice, digest=digest)
         if choice != "allow-always":
-            await self.inbox.answer(principal, question, {"decision": choice})
+            await self.inbox.answer(principal, question, answer_of(choice, reason))
             return question, None
         # Half an answer is none: a caller who goes away meanwhile has still answered.
-        return question, await finish(self._always(principal, question, scope))
+        return question, await finish(self._always(principal, question, scope, reason))
 
-    async def _always(self, principal: Principal, question: Question, scope: GrantScope) -> Grant:
+    async def _always(
+        self, principal: Principal, question: Question, scope: GrantScope, reason: str
+    ) -> Grant:
         if scope not in (scopes := question.text["scopes"]):
             raise TurnError(
                 f"found the scope {scope!r}, expected one of {', '.join(scopes)}",
@@ -171,7 +174,8 @@ class Desk:
                 action="`[plugin.policy.approvals] always` says how far it may reach",
             )
         grant = self.grants.drafted(principal, question.basis, scope)
-        value = {"decision": "allow-always", "grant": grant.id, "until": grant.expires}
+        until = {"grant": grant.id, "until": grant.expires}
+        value = {**answer_of("allow-always", reason), **until}
         with self.inbox.answering(question):
             # Recorded first: there is no permission that the audit does not know.
             await self._record("grant_made", grant)

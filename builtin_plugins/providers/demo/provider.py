@@ -17,6 +17,7 @@ from hookgate import (
     ProviderError,
     StopEvent,
     StopReason,
+    SystemText,
     Text,
     TextDelta,
     ToolResultPart,
@@ -126,7 +127,7 @@ class DemoProvider:
 def _current(messages: Sequence[Message]) -> tuple[Message | None, Sequence[Message]]:
     """Return the last user message and the messages behind it: this turn's rounds of tools."""
     for index in range(len(messages) - 1, -1, -1):
-        if messages[index].role == "user":
+        if messages[index].role == "user" and not messages[index].is_context:
             return messages[index], messages[index + 1 :]
     return None, ()
 
@@ -183,7 +184,8 @@ def _results(tail: Sequence[Message]) -> list[Finished]:
 
 
 def _answer(request: ModelRequest, script: Script, missing: Sequence[PlannedCall]) -> str:
-    earlier = max(sum(1 for message in request.messages if message.role == "user") - 1, 0)
+    spoken = [one for one in request.messages if one.role == "user" and not one.is_context]
+    earlier = max(len(spoken) - 1, 0)
     sentences = [f"You said: “{shorten(script.rest, 160)}”."]
     if found := _from_context(request, script.rest):
         sentences.append(f"My context has this on it: “{found}”.")
@@ -192,7 +194,7 @@ def _answer(request: ModelRequest, script: Script, missing: Sequence[PlannedCall
         sentences.append(f"I would call {names}, but that is not offered to me here.")
     sentences.append(
         f"I was given {_count(earlier, 'earlier turn')}, "
-        f"{_count(len(request.system), 'context block')} and "
+        f"{_count(len(_blocks(request)), 'context block')} and "
         f"{_count(len(request.tools), 'tool')} to work with."
     )
     sentences.append(WHAT_I_AM)
@@ -224,24 +226,32 @@ def _content_words(text: str) -> set[str]:
 
 
 def _context_lines(request: ModelRequest) -> Iterator[str]:
-    for piece in request.system:
+    for piece in _blocks(request):
         yield from (line.strip("-*• \t") for line in piece.text.splitlines() if line.strip())
     last, _ = _current(request.messages)
     for message in request.messages:
         if message is last:
             return
-        if message.role == "user":
+        if message.role == "user" and not message.is_context:
             yield from (line for line in message.text.splitlines() if line.strip())
+
+
+def _blocks(request: ModelRequest) -> list[SystemText | Text]:
+    """Return what the gateway has added, wherever it stands."""
+    beside = [part for one in request.messages if one.is_context for part in one.parts]
+    return [*request.system, *(part for part in beside if isinstance(part, Text))]
 
 
 def _show_context(request: ModelRequest) -> str:
     lines = [f"{WHAT_I_AM} This is what I was given to read."]
-    for number, piece in enumerate(request.system):
-        kind = "stable block" if piece.stable else "block"
+    for number, piece in enumerate(_blocks(request)):
+        is_stable = isinstance(piece, SystemText) and piece.stable
+        kind = "stable block" if is_stable else "block"
         lines.append(f"{kind} {number}: {shorten(piece.text, 400)}")
     lines += [
         f"message {number} ({message.role}): {shorten(message.text, 200)}"
         for number, message in enumerate(request.messages)
+        if not message.is_context
     ]
     lines.append(f"tools: {', '.join(tool.name for tool in request.tools) or 'none'}")
     return "\n".join(lines)

@@ -69,6 +69,7 @@ class Wire(Protocol):
         name: What it is called, where a request says that it came by it.
         url: Where requests are sent.
         models_url: Where its server lists its models.
+        embeddings_url: Where it makes vectors; "" for nowhere.
         headers: The protocol's own headers, the key among them.
         passed: Names of headers that are passed on with a request that is sent as it came.
     """
@@ -77,6 +78,7 @@ class Wire(Protocol):
     passed: frozenset[str]
     url: str
     models_url: str
+    embeddings_url: str
     headers: Mapping[str, str]
 
     def body(self, request: ModelRequest) -> dict[str, Any]:
@@ -330,6 +332,27 @@ def paired(messages: Iterable[Message]) -> Iterator[Message]:
             yield message
     if waiting:
         yield Message(role="tool", parts=tuple(_missing(use) for use in waiting))
+
+
+def turns_taken(messages: Iterable[Message]) -> Iterator[Message]:
+    """Yield `messages` with blocks in one with the user's message behind them.
+
+    Templates of many models refuse two messages of a user in a row.
+    """
+    blocks: Message | None = None
+    for message in messages:
+        if blocks is not None:
+            if message.role == "user":
+                message = replace(message, parts=(*blocks.parts, *message.parts))
+            else:
+                yield blocks
+            blocks = None
+        if message.is_context:
+            blocks = message
+        else:
+            yield message
+    if blocks is not None:
+        yield blocks
 
 
 def neighbours_joined(messages: Iterable[Message]) -> Iterator[Message]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import ExitStack
+from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 
 from aiohttp import hdrs, web
@@ -19,7 +20,7 @@ from hookgate.core.gateway.server import SERVER
 from hookgate.core.gateway.wire.stream import EventOutbox
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from types import TracebackType
 
     from hookgate.core.gateway.requests import LiveClient
@@ -52,12 +53,17 @@ def encode_event(data: str | bytes, *, event: str = "", id: str = "") -> bytes:
         id: What a browser that connects again sends as ``Last-Event-ID``; "" for none.
     """
     raw = data.encode() if isinstance(data, str) else data
-    head = b"event: %b\n" % _UNFIT.sub(" ", event).encode() if event else b""
+    head = _named(event) if event else b""
     if id:
         head += b"id: %b\n" % _UNFIT.sub(" ", id).encode()
     if b"\n" in raw or b"\r" in raw:
         raw = b"\ndata: ".join(_LINE_END.split(raw))
     return b"%bdata: %b\n\n" % (head, raw)
+
+
+@lru_cache(maxsize=256)
+def _named(event: str) -> bytes:
+    return b"event: %b\n" % _UNFIT.sub(" ", event).encode()
 
 
 class EventStream:
@@ -209,6 +215,14 @@ class EventStream:
                 leave the block.
         """
         self.put(data, event=event, id=id)
+        await self.flush()
+
+    async def flush(self) -> None:
+        """Wait while the reader has not taken what was sent.
+
+        Raises:
+            ConnectionResetError: See `send`.
+        """
         await self._drained()
         if not self._connected:
             raise ConnectionResetError("the reader of the stream has gone")
@@ -222,6 +236,16 @@ class EventStream:
             id: See `encode_event`.
         """
         self._put(encode_event(data, event=event, id=id))
+
+    def put_all(self, events: Iterable[tuple[str, str | bytes]]) -> None:
+        """Send some events as one piece, and never wait; see `put`.
+
+        Args:
+            events: The name and the data of each; see `encode_event`.
+        """
+        # An empty piece would be the end of the answer.
+        if frames := b"".join([encode_event(data, event=event) for event, data in events]):
+            self._put(frames)
 
     def comment(self, text: str) -> None:
         """Send a line that readers pass over."""

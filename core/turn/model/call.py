@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hookgate import hookspecs
 from hookgate.core.domain.errors import (
@@ -18,6 +18,7 @@ from hookgate.core.domain.errors import (
     RefusedError,
 )
 from hookgate.core.domain.models import Ending, Frame, StopEvent, TextDelta, Usage, UsageEvent
+from hookgate.core.domain.parts import Text
 from hookgate.core.domain.ports import BILLS
 from hookgate.core.hooks.tasks import finish, raise_if_cancelled, told
 from hookgate.core.turn.model.media import passes, readable
@@ -25,9 +26,9 @@ from hookgate.core.turn.model.streams import Filtered, StreamSource, close
 from hookgate.core.turn.tools.sound import at_least, note_usage, sound_usage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
-    from hookgate.core.domain.models import ModelEvent, ModelRequest, StopReason
+    from hookgate.core.domain.models import Embedded, ModelEvent, ModelRequest, StopReason
     from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
 
@@ -175,13 +176,21 @@ class ModelCall:
                 action="enable the plugin that brings it, or change the model",
                 code="unknown_provider",
             )
+        if request.embed is not None and not hasattr(provider, "embed"):
+            raise ProviderError(
+                "rejected",
+                f"{request.model.provider} has no models that make vectors",
+                provider=request.model.provider,
+                action="name one of a provider that has, such as hookgate/minilm",
+            )
         self._sent = True
         events: AsyncIterator[ModelEvent] | None = None
         try:
             while True:
                 try:
                     if events is None:
-                        events = aiter(provider.stream(self.turn, request))
+                        ask = provider.stream if request.embed is None else _embedder(provider)
+                        events = aiter(ask(self.turn, request))
                     event = await anext(events)
                 except StopAsyncIteration:
                     break
@@ -270,3 +279,58 @@ class ModelCall:
         await self._host.hooks.notify(
             hookspecs.after_model_call, self.turn, self.request, ending, self.usage
         )
+
+
+def _as_changed(request: ModelRequest) -> ModelRequest:
+    """Return a request for vectors with what plugins have made of its messages.
+
+    Raises:
+        ProviderError: Nobody could say which text is which now.
+    """
+    embed, first = request.embed, request.baseline
+    if embed is None or first is None or request.messages == first.messages:
+        return request
+    # What was changed before it came so far stands in no message that came as it is.
+    texts, before = _texts(request), _texts(first) or list(map(_text, embed.inputs))
+    if not len(texts) == len(before) == len(embed.inputs):
+        raise ProviderError(
+            "rejected",
+            f"a plugin has made {len(texts)} texts of {len(embed.inputs)} that were to be vectors",
+            provider=request.model.provider,
+            action="have it change the texts of a request with `embed`, and leave their number",
+        )
+    inputs = tuple(
+        given if now == then else now
+        for given, now, then in zip(embed.inputs, texts, before, strict=True)
+    )
+    return replace(request, embed=replace(embed, inputs=inputs), raw=None)
+
+
+def _text(given: str | Sequence[int]) -> str:
+    return given if isinstance(given, str) else str(list(given))
+
+
+def _texts(request: ModelRequest) -> list[str]:
+    parts = (part for message in request.messages for part in message.parts)
+    return [part.text for part in parts if isinstance(part, Text)]
+
+
+def _embedder(provider: Any) -> Callable[[Turn, ModelRequest], AsyncIterator[ModelEvent]]:
+    """Return what asks a provider for vectors as another is asked for an answer."""
+
+    async def embedded(turn: Turn, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        request = _as_changed(request)
+        made: Embedded = await provider.embed(turn, request)
+        wanted = len(request.embed.inputs) if request.embed else 0
+        if len(made.vectors) != wanted:
+            raise ProviderError(
+                "malformed",
+                f"{request.model} made {len(made.vectors)} vectors of {wanted} texts",
+                provider=request.model.provider,
+            )
+        yield made
+        if made.usage is not None:
+            yield UsageEvent(made.usage)
+        yield StopEvent("end")
+
+    return embedded

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import Message
 from hookgate.core.domain.models import (
+    Embedded,
     Frame,
     OpaqueDelta,
     ReasoningDelta,
@@ -88,6 +89,8 @@ class Reply:
                 self._frames.append(event)
                 if self._begun and not any(self._held.values()):
                     self._tell_frames()
+            case Embedded():
+                self._turn.tell(Event("embedded", {}, scope="chat", value=event))
             case StopEvent() if self._as_it_comes:
                 self._flush()
                 self._begin()
@@ -137,9 +140,11 @@ class Reply:
         if not self._as_it_comes:
             self._turn.emit(Event(kind, {"text": text}, scope="chat"))
             return
-        self._begin()
+        if not self._begun:
+            self._begin()
         self._turn.emit(Event(kind, {"text": text}, scope="chat", value=event))
-        self._tell_frames()
+        if self._frames:
+            self._tell_frames()
 
     def _begin(self) -> None:
         """Tell what came before the answer: of one that has not begun the client hears nothing."""

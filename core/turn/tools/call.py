@@ -154,10 +154,12 @@ def of_client(turn: Turn, name: str) -> Tool | None:
     """Return what stands in for a tool of the client's that its request does not list.
 
     None where the request brings none, or where the gateway has one of that name, whether this
-    turn may use it or not. What is read as it came offers nothing of the gateway's, so there each
-    call is the client's.
+    turn may use it or not. In what is read as it came each call is the client's, but for those of
+    the gateway's tools that its request asks for.
     """
     if turn.verbatim:
+        if name in turn.snapshot.tools and matches(name, turn.host_tools):
+            return None
         sound = 0 < len(name) <= MOST_NAME and name.isprintable()
         return unknown_tool(name, "client") if sound else None
     if not turn.client_tools or not NAME.fullmatch(name):

@@ -16,11 +16,12 @@ from hookgate.core.domain.messages import CLEAN, ToolResultPart, join_taints
 from hookgate.core.domain.parts import Document, came_as
 from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.tools import Decision, ToolCall, ToolResult
+from hookgate.core.registry.frozen import frozen_json
 from hookgate.core.turn.tools.call import Call, unknown_tool
 from hookgate.core.turn.tools.round import MISSING, each, results_message
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from hookgate.core.domain.messages import Message, Taint, ToolUse
     from hookgate.core.domain.tools import Tool
@@ -65,26 +66,48 @@ def admitted(
     """
     if not brought:
         return ()
-    seen: set[str] = set()
+    seen: dict[str, str] = {}
     tools: list[Tool] = []
-    names = set(map(identity, own))
+    names = {identity(name): name for name in own}
+    is_believed = principal.id in believed or "*" in believed
     for tool in brought:
         name = identity(tool.name)
         if name in names or name in seen:
             whose = "this gateway" if name in names else "the same request"
+            other = names.get(name) or seen[name]
+            known = "one of that name" if other == tool.name else f"{other!r}"
             raise ClientToolError(
-                f"the request brings a tool {tool.name!r}, and {whose} has one of that name",
+                f"the request brings a tool {tool.name!r}, and {whose} has {known}",
                 code="client_tool_taken",
                 action="give the client's tool another name",
                 data={"tool": tool.name},
             )
-        seen.add(name)
-        flags = replace(tool.flags, proven=frozenset())
-        if principal.id not in believed and "*" not in believed:
-            flags = stricter(flags)
-        made = replace(tool, owner="client", sandbox="client", run=None, flags=flags)
-        tools.append(came_as(made, tool.raw))
+        seen[name] = tool.name
+        tools.append(_made(tool) if is_believed else tool.offered or _offered(tool))
     return tuple(tools)
+
+
+def _made(tool: Tool, *, believed: bool = True) -> Tool:
+    """Return a tool of a request as its client's, whatever it says that it is."""
+    flags = replace(tool.flags, proven=frozenset())
+    if not believed:
+        flags = stricter(flags)
+    made = replace(tool, owner="client", sandbox="client", run=None, flags=flags)
+    return came_as(made, tool.raw)
+
+
+def _offered(tool: Tool) -> Tool:
+    """Return a tool of a request as one whose flags are not believed.
+
+    One that came by a wire is kept with what it was made of, and cannot be changed any more:
+    agents bring the same tools with each request, and what was found of one holds for all.
+    """
+    made = _made(tool, believed=False)
+    if tool.raw is not None:
+        made = came_as(replace(made, schema=frozen_json(tool.schema)), tool.raw)
+        object.__setattr__(made, "admitted", True)
+        object.__setattr__(tool, "offered", made)
+    return made
 
 
 def stricter(flags: Flags) -> Flags:
@@ -114,7 +137,7 @@ def brought_history(
     """
     history = request.client_history or ()
     end = len(history)
-    while end and history[end - 1].role == "tool":
+    while end and history[end - 1].role == "tool" and not history[end - 1].turn:
         end -= 1
     parts = [part for message in history[end:] for part in message.parts]
     results = [part for part in parts if isinstance(part, ToolResultPart)]
@@ -123,12 +146,28 @@ def brought_history(
         end, results = len(history), []
     taint = CLEAN if request.clean_results else FOREIGN
     tainted = [with_taint(message, taint) for message in history[:end]]
-    return tainted, (*results, *request.tool_results)
+    return _in_turns(tainted), (*results, *request.tool_results)
+
+
+def _in_turns(messages: Iterable[Message]) -> list[Message]:
+    """Return messages with the turn that each is of: a caller's conversation has none.
+
+    What does not fit the context is left out turn by turn, and with each user message one begins.
+    """
+    found: list[Message] = []
+    number = 0
+    for message in messages:
+        number += message.role == "user"
+        found.append(replace(message, turn=f"client_{number}"))
+    return found
 
 
 def with_taint(message: Message, taint: Taint) -> Message:
-    """Return `message` with its results tainted, and with what taints them and its documents."""
-    if message.plain:
+    """Return `message` with its results tainted, and with what taints them and its documents.
+
+    One of the gateway's own turns has what taints it already.
+    """
+    if message.plain or message.turn:
         return message
     parts = tuple(
         came_as(replace(part, taint=part.taint | taint), part.raw)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hookgate import hookspecs
 from hookgate.core.domain.errors import TurnError
 from hookgate.core.domain.events import Event
-from hookgate.core.turn.tools.call import may_use
+from hookgate.core.turn.tools.call import matches, may_use
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,9 +51,9 @@ def schema_tokens(tools: Iterable[Tool], counter: TokenCounter, *, enough: float
 async def choose_tools(host: Host, turn: Turn) -> None:
     """Withhold, select, and set what the turn offers.
 
-    Client-owned tools are always offered, and in what is read as it came nothing else. The order
-    is by name, so that the same set of tools makes the same request and a provider's prompt cache
-    keeps hitting.
+    Client-owned tools are always offered, and in what is read as it came nothing else but what the
+    request names of the gateway's, behind them. The order is by name, so that the same set of tools
+    makes the same request and a provider's prompt cache keeps hitting.
 
     Raises:
         HookError: What should be withheld could not be found out.
@@ -62,7 +62,9 @@ async def choose_tools(host: Host, turn: Turn) -> None:
     plan = turn.plan
     usable = await usable_tools(host, turn)
     if turn.verbatim:
-        turn.offered = {tool.name: tool for tool in turn.client_tools}
+        own = [tool for tool in usable if matches(tool.name, turn.host_tools)]
+        own.sort(key=attrgetter("name"))
+        turn.offered = {tool.name: tool for tool in (*turn.client_tools, *own)}
         turn.takes_calls = True
         return
     failed = await _select(host, turn)

@@ -211,6 +211,8 @@ class ToolRound:
     def reveal(self) -> None:
         """Offer the tools that results have revealed, from the next request on."""
         turn = self._turn
+        if turn.verbatim:
+            return  # Its request has said what is offered.
         for item in self._items:
             for name in item.result.reveal if item.result else ():
                 tool = turn.snapshot.tools.get(name)

@@ -99,3 +99,4 @@ class Ended:
     def __init__(self, ending: str = "done", usage: Usage | None = None) -> None:
         self.ending = ending
         self.usage = usage or Usage(input_tokens=3, output_tokens=2)
+        self.stop = None

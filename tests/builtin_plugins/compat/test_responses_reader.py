@@ -91,8 +91,8 @@ def test_an_item_that_stands_with_the_provider_is_foreign_text() -> None:
     [
         ({"model": "m"}, "input"),
         ({"model": "m", "messages": []}, "input"),
-        (body(previous_response_id="r"), "previous_response_id"),
-        (body(conversation="c"), "conversation"),
+        (body(previous_response_id="r", conversation="c"), "conversation"),
+        (body(conversation={}), "conversation.id"),
         (body(prompt={"id": "p"}), "prompt"),
         (body(background=True), "background"),
         (body(stream="yes"), "stream"),

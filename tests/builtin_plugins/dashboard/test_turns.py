@@ -352,3 +352,23 @@ async def test_what_is_being_written_at_the_end_is_written_once(
             await begun.wait()
         await keeper_of(gate).close()
         assert await ids(gate) == [turn.id]
+
+
+async def test_sums_say_how_the_last_minutes_went_to_whom_they_may() -> None:
+    async with gate_of(say("hello"), *two_calls(), say("hello")) as gate:
+        await talk(gate)
+        await talk(gate)
+        await talk(gate, "bob")
+        sums = await ask(gate, "turn.sums", minutes=10)
+        assert (sums.turns, sums.a_minute, sums.running, sums.failed) == (3, 0.3, 0, 0)
+        assert 0 < sums.median_ms <= sums.p95_ms
+        assert (await ask(gate, "turn.sums", ANN)).turns == 2
+
+
+async def test_sums_are_the_same_once_turns_are_written(tmp_path: Path) -> None:
+    async with gate_of(say("hello"), home=tmp_path) as gate:
+        await talk(gate)
+        before = await ask(gate, "turn.sums")
+    async with gate_of(home=tmp_path) as gate:
+        after = await ask(gate, "turn.sums")
+    assert (after.turns, after.p95_ms) == (before.turns, before.p95_ms) == (1, before.p95_ms)

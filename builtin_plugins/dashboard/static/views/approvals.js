@@ -1,6 +1,6 @@
 // Questions about tool calls: every byte of what would run, and the answer.
 
-import { Button, Command, Table, Text, Time, Wrong, html, useAction, useEffect, useGate, useOperation, useState } from "../lib/parts.js";
+import { Button, Command, Field, Table, Text, Time, Wrong, html, useAction, useEffect, useGate, useOperation, useState } from "../lib/parts.js";
 
 export function Approvals() {
   const gate = useGate();
@@ -33,13 +33,20 @@ function useEnded(gate) {
 
 const LABELS = { "allow-once": "Allow once", "allow-always": "Allow always", deny: "Deny" };
 
-function Question({ question, done }) {
+/** One question, with the answer.
+ * @param {{question: any, done: () => void}} given */
+export function Question({ question, done }) {
   const gate = useGate();
   const [scope, setScope] = useState(question.scopes[0] ?? "");
+  const [reason, setReason] = useState("");
   const { busy, problem, run } = useAction(async (decision) => {
     const { id, digest } = question;
-    await gate.call("approvals.resolve", { id, digest, decision, ...(decision === "allow-always" ? { scope } : {}) });
-    done();
+    try {
+      await gate.call("approvals.resolve", { id, digest, decision, reason, ...(decision === "allow-always" ? { scope } : {}) });
+    } finally {
+      // Refused as well: it may be about another call by now, and is shown anew.
+      done();
+    }
   });
   const flags = Object.entries(question.flags).filter(([, value]) => value !== false);
   return html`<article class="question" aria-label=${`Question about ${question.tool}`}>
@@ -56,6 +63,7 @@ function Question({ question, done }) {
       <dt>Asked</dt><dd><${Time} at=${question.asked} /></dd>
       <dt>Until</dt><dd><${Time} at=${question.expires} /></dd>
     </dl>
+    <${Field} label="Why, for the record and, of a denial, for the model" value=${reason} onInput=${setReason} />
     <p class="buttons">${question.choices.map((choice) => html`<${Button} scope="approve" busy=${busy}
       kind=${choice === "deny" ? "" : "primary"} onClick=${() => run(choice)}>${LABELS[choice] ?? choice}<//>`)}
       ${question.scopes.length > 1 ? html`<label class="field"><span>Always for</span><select value=${scope} onChange=${(event) => setScope(event.target.value)}>

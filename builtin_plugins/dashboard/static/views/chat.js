@@ -1,7 +1,8 @@
 // A chat as any client has it: the answer as it comes, what the model called, what it cost.
 
-import { Button, Command, Text, Wrong, commandOf, html, useEffect, useGate, useRef, useState } from "../lib/parts.js";
+import { Button, Command, Field, Text, Wrong, commandOf, html, money, useEffect, useGate, useOperation, useRef, useState } from "../lib/parts.js";
 import { Markdown } from "../lib/markdown.js";
+import { Question } from "./approvals.js";
 
 const MOST_TURNS = 200;
 const LONGEST_PICTURE = 512 * 1024;
@@ -31,7 +32,7 @@ const begun = (said) => ({ key: ++count, said, text: "", reasoning: "", calls: [
 
 /** What was said outlives the view: whoever looks at a question comes back to the chat. */
 const talk = {
-  peer: "main", draft: "", images: [], problem: null,
+  peer: "main", agent: "", draft: "", images: [], problem: null,
   /** @type {any[]} */ turns: [],
   seen: () => {},
   change(changes) {
@@ -51,18 +52,19 @@ export function Chat() {
     talk.seen = () => draw((count) => count + 1);
     return () => { talk.seen = () => {}; };
   }, []);
-  const { peer, draft, images, problem, turns } = talk;
+  const { peer, agent, draft, images, problem, turns } = talk;
+  const agents = useOperation("status", {}).data?.agents ?? [];
   const running = runs();
   useEffect(() => end.current?.scrollIntoView({ block: "nearest" }), [turns]);
 
   const send = async () => {
     // As they are now: a key may come before what was typed last is drawn.
-    const { draft, images, peer, turns } = talk;
+    const { agent, draft, images, peer, turns } = talk;
     if (!draft.trim() || runs() || gate.state !== "open") return;
     const turn = begun(draft);
     talk.change({ turns: [...turns.slice(-(MOST_TURNS - 1)), turn], draft: "", problem: null });
     const shown = images.map(({ media_type, data }) => ({ media_type, data }));
-    const request = gate.stream("chat.send", { content: turn.said, peer, images: shown }, (type, data) =>
+    const request = gate.stream("chat.send", { content: turn.said, peer, images: shown, ...(agent ? { agent } : {}) }, (type, data) =>
       talk.grow(turn, (one) => grown(one, type, data)));
     talk.grow(turn, (one) => ({ ...one, request: request.id }));
     try {
@@ -79,11 +81,12 @@ export function Chat() {
     const read = await Promise.all([...files].slice(0, 4).map(picture));
     talk.change({ images: read.filter((one) => one.data), problem: read.find((one) => one.message) ?? null });
   };
-  const move = (to) => talk.change({ peer: to, turns: [], problem: null });
+  const move = (to) => talk.change({ turns: [], problem: null, ...to });
   return html`
     <p class="bar"><label class="field"><span>Conversation</span><input value=${peer} maxlength="100"
-        onChange=${(event) => move(event.target.value.trim() || "main")} /></label>
-      <button type="button" onClick=${() => move(`ui-${Date.now().toString(36)}`)}>New conversation</button></p>
+        onChange=${(event) => move({ peer: event.target.value.trim() || "main" })} /></label>
+      ${agents.length > 1 && gate.may("operate") ? html`<${Field} label="Agent" value=${agent} empty="as bound" options=${["", ...agents]} onInput=${(agent) => move({ agent })} />` : null}
+      <button type="button" onClick=${() => move({ peer: `ui-${Date.now().toString(36)}` })}>New conversation</button></p>
     <div class="talk" role="log" aria-label="Conversation">
       ${turns.length ? null : html`<p class="empty">Nothing was said here yet. Write below; the answer streams.</p>`}
       ${turns.map((turn) => html`<${Turn} key=${turn.key} turn=${turn} />`)}
@@ -101,7 +104,7 @@ export function Chat() {
         <label class="small">Pictures <input type="file" accept="image/png,image/jpeg,image/gif,image/webp" multiple onChange=${(event) => pick(event.target.files)} /></label>
         ${images.length ? html`<span class="faint">${images.length} to send</span>` : null}</p>
     </form>
-    <${Command} text=${commandOf("hookgate chat", { peer })} />`;
+    <${Command} text=${commandOf("hookgate chat", { peer, agent })} />`;
 }
 
 /** @param {File} file */
@@ -118,12 +121,19 @@ function Turn({ turn }) {
     <div class="said"><${Text} text=${turn.said} /></div>
     ${turn.reasoning ? html`<details><summary>Reasoning</summary><pre tabindex="0"><${Text} text=${turn.reasoning} /></pre></details>` : null}
     ${turn.calls.map((call) => html`<${Call} key=${call.id} call=${call} />`)}
-    ${turn.asks ? html`<p class="asks" role="status">A call of <strong><${Text} text=${turn.asks.tool} /></strong> waits for an answer. <a href="#/approvals">Answer it</a></p>` : null}
+    ${turn.asks ? html`<${Asks} asks=${turn.asks} />` : null}
     <${Markdown} text=${turn.text} />
     ${turn.warnings.map((one) => html`<p class="faint"><${Text} text=${one.message} /> <${Text} text=${one.action ?? ""} /></p>`)}
     <${Wrong} problem=${turn.problem} />
     ${turn.done ? html`<${Cost} turn=${turn} />` : html`<p class="faint" aria-busy="true">…</p>`}
   </section>`;
+}
+
+/** A question that this turn waits for: answered here by whoever may. */
+function Asks({ asks }) {
+  const gate = useGate();
+  return html`<p class="asks" role="status">A call of <strong><${Text} text=${asks.tool} /></strong> waits for an answer. <a href="#/approvals">All questions</a></p>
+    ${gate.may("approve") && asks.choices ? html`<${Question} question=${asks} done=${() => {}} />` : null}`;
 }
 
 function Call({ call }) {
@@ -135,8 +145,12 @@ function Call({ call }) {
 
 function Cost({ turn }) {
   const { done, context, cards } = turn;
+  const gate = useGate();
+  const calls = useOperation("calls.list", gate.may("read") ? { session: done.session, turn: done.turn } : null).data?.calls ?? [];
+  const priced = calls.filter(({ cost_usd }) => cost_usd !== null);
   const put = context.flatMap(({ by_kind }) => Object.entries(by_kind ?? {}));
-  return html`<details class="cost"><summary class="faint">${done.ending}; ${done.usage?.input_tokens ?? 0} tokens in, ${done.usage?.output_tokens ?? 0} out</summary>
+  return html`<details class="cost"><summary class="faint">${done.ending}; ${done.usage?.input_tokens ?? 0} tokens in, ${done.usage?.output_tokens ?? 0} out${
+    priced.length ? `; ${money(String(priced.reduce((sum, { cost_usd }) => sum + Number(cost_usd), 0)))}` : ""}</summary>
     <dl><dt>Turn</dt><dd><a href=${`#/turns/${encodeURIComponent(done.turn)}`}><${Text} text=${done.turn} /></a></dd><dt>Session</dt><dd><${Text} text=${done.session} /></dd>
     ${put.map(([kind, tokens]) => html`<dt>${kind}</dt><dd>${JSON.stringify(tokens)}</dd>`)}
     ${cards.length ? html`<dt>Cards</dt><dd><${Text} text=${cards.join(", ")} /></dd>` : null}</dl></details>`;

@@ -1,6 +1,6 @@
 // What works, what waits for somebody, and what it costs today.
 
-import { Command, Text, Wrong, html, useGate, useOperation } from "../lib/parts.js";
+import { Command, Text, Wrong, html, money, useGate, useOperation } from "../lib/parts.js";
 
 const TELLING = ["degraded", "recovered", "notice", "reloaded"];
 
@@ -10,6 +10,7 @@ export function Home() {
   const questions = useOperation("approvals.list", gate.may("approve") ? {} : null, { on: ["approval"] });
   const today = new Date().toISOString().slice(0, 10);
   const usage = useOperation("usage", { since: today, limit: 1 }, { every: 30_000 });
+  const sums = useOperation("turn.sums", { minutes: 15 }, { on: ["done"], every: 15_000, rest: 5_000 }).data;
   const accept = useOperation("accept.list", {}, { on: TELLING });
   const { data } = status;
   if (!data) return html`<${Wrong} problem=${status.problem} />`;
@@ -22,16 +23,19 @@ export function Home() {
       <${Tile} name="State" value=${data.ready ? (Object.keys(data.degraded).length ? "degraded" : "ready") : "not ready"}
         kind=${data.ready && !Object.keys(data.degraded).length ? "good" : "bad"} />
       <${Tile} name="Open questions" value=${waiting} to="#/approvals" kind=${waiting ? "bad" : ""} />
-      <${Tile} name="Turns now" value=${data.turns} to="#/turns" />
-      ${spent ? html`<${Tile} name="Spent today" value=${`$${Number(spent.cost_usd).toFixed(4)}`} to="#/usage" />
+      <${Tile} name="Turns now" value=${data.turns} to="#/turns?ending=running" />
+      ${sums ? html`<${Tile} name="Turns a minute" value=${sums.a_minute} to="#/turns" />
+        <${Tile} name="Failed" value=${sums.failed} to="#/turns?ending=failed" kind=${sums.failed ? "bad" : ""} />
+        <${Tile} name="95 of 100 within" value=${`${Math.round(sums.p95_ms).toLocaleString("en")} ms`} to=${`#/turns?slower=${Math.floor(sums.p95_ms)}`} />` : null}
+      ${spent ? html`<${Tile} name="Spent today" value=${money(spent.cost_usd)} to="#/usage" />
         <${Tile} name="Calls today" value=${spent.calls} to=${`#/usage?since=${today}`} />` : null}
       <${Tile} name="Tools" value=${data.tools} to="#/capabilities" />
       <${Tile} name="Capabilities" value=${data.capabilities} to="#/capabilities" />
     </section>
-    ${data.durable ? null : html`<p class="wrong">Nothing is kept: the store cannot be written.</p>`}
     <${Standing} title="Degraded" of=${data.degraded} empty="Everything works as it should." />
     <${Standing} title="Notices" of=${data.notices} empty="Nothing to look at." />
     ${waits ? html`<p>${waits} things wait to be accepted. <a href="#/capabilities?show=accept">Look at them</a></p>` : null}
+    ${sums ? html`<p class="faint">Turns of the last ${Math.round(sums.minutes)} minutes: ${sums.turns}, ${sums.refused} refused, ${sums.cancelled} cancelled.</p>` : null}
     <p class="faint">hookgate ${data.version}; agents ${data.agents.join(", ")}; providers ${data.providers.join(", ") || "none"};${" "}
       <a href="#/system">${data.plugins.length} plugins</a>.</p>
     <${Command} text="hookgate status" />`;

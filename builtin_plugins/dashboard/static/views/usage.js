@@ -1,17 +1,11 @@
 // What model calls have used and cost, what they may cost, and what models are charged at.
 
-import { Command, Download, Field, Meter, Table, Text, Wrong, html, shell, useFilter, useGate, useOperation } from "../lib/parts.js";
+import { Command, Download, Field, Meter, Table, Text, Wrong, html, money, shell, useFilter, useGate, useOperation } from "../lib/parts.js";
 import { Budgets } from "./budgets.js";
 import { Prices } from "./prices.js";
 
 const BY = ["model", "agent", "plugin", "key", "day", "month", "session", "channel", "account", "principal", "cause", "tool", "provider"];
 const NARROW = BY.filter((name) => name !== "day" && name !== "month");
-
-/** US dollars for people, however few. @param {string | number} text */
-export function money(text) {
-  const amount = Number(text);
-  return `${amount < 0 ? "-" : ""}$${Math.abs(amount) >= 1 || !amount ? Math.abs(amount).toFixed(2) : String(Number(Math.abs(amount).toPrecision(3)))}`;
-}
 
 /** A link may name a month as well, which a field for days does not take. */
 const dayType = (text = "") => (/^(\d{4}-\d\d-\d\d)?$/.test(text) ? "date" : "text");

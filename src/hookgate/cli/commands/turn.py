@@ -22,6 +22,9 @@ Ephemeral = Annotated[
     bool,
     typer.Option("--ephemeral", help="Go on where the store cannot be used: nothing is kept."),
 ]
+Chosen = Annotated[
+    str | None, typer.Option("--agent", help="The agent, instead of the one that bindings choose.")
+]
 
 
 def check_kept(state: State, *, ephemeral: bool) -> None:
@@ -59,6 +62,7 @@ def turn(
     ] = "",
     channel: Annotated[str, typer.Option(help="The channel.")] = "cli",
     account: Annotated[str, typer.Option(help="The account on it.")] = "local",
+    agent: Chosen = None,
     ephemeral: Ephemeral = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -73,7 +77,7 @@ def turn(
     state = state_of(ctx)
     check_kept(state, ephemeral=ephemeral)
     peer = peer or f"turn-{secrets.token_hex(4)}"
-    params = {"content": text, **address_params(channel, account, peer)}
+    params = {"content": text, **address_params(channel, account, peer, agent=agent)}
     trace = state.run(run_once(state, params, spans=explain, silent=state.json))
 
     def render(console: Any) -> None:
@@ -88,12 +92,10 @@ def turn(
         raise typer.Exit(1)
 
 
-def address_params(
-    channel: str, account: str, peer: str, guild: str | None = None, team: str | None = None
-) -> dict[str, Any]:
-    """Return an address as ``chat.send`` takes it."""
-    address = {"channel": channel, "account": account, "peer": peer, "guild": guild, "team": team}
-    return {name: value for name, value in address.items() if value is not None}
+def address_params(channel: str, account: str, peer: str, **more: str | None) -> dict[str, Any]:
+    """Return an address, and what else there is, as ``chat.send`` takes it."""
+    given = {"channel": channel, "account": account, "peer": peer, **more}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 async def run_once(
@@ -143,6 +145,7 @@ def chat(
     account: Annotated[str, typer.Option(help="The account on it.")] = "local",
     guild: Annotated[str | None, typer.Option(help="The guild, for bindings.")] = None,
     team: Annotated[str | None, typer.Option(help="The team, for bindings.")] = None,
+    agent: Chosen = None,
     ephemeral: Ephemeral = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -157,7 +160,7 @@ def chat(
         git diff | hookgate chat - --peer review
     """
     state = state_of(ctx)
-    address = address_params(channel, account, peer, guild, team)
+    address = address_params(channel, account, peer, guild=guild, team=team, agent=agent)
     if text == "-" or (not text and not sys.stdin.isatty()):
         text = sys.stdin.read().strip()
         if not text:

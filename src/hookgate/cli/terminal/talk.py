@@ -309,21 +309,25 @@ class Talk:
     def _show(self, loop: LoopThread, client: Client, kind: str, data: Mapping[str, Any]) -> None:
         self._narrator.tell(kind, data)
         if kind == "approval" and data.get("state") == "pending":
-            answer = {"id": data["id"], "digest": data["digest"], "decision": self._decide(data)}
+            answer = {"id": data["id"], "digest": data["digest"], **self._decide(data)}
             with suppress(HookgateError):  # It ran out, or somebody else was faster: it is told.
                 loop.run(client.call("approvals.resolve", answer))
 
-    def _decide(self, data: Mapping[str, Any]) -> str:
+    def _decide(self, data: Mapping[str, Any]) -> Mapping[str, str]:
         print_question(self._state.err, data)
         always = "allow-always" in data.get("choices", ())
         more = "or always with these arguments? [a] " if always else ""
         try:
-            said = input(f"  allow it once? [y/N] {more}").strip().lower()
+            said = input(f"  allow it once? [y/N] {more}or why not: ").strip()
         except EOFError:
             said = ""
-        if always and said in ("a", "always"):
-            return "allow-always"
-        return "allow-once" if said in ("y", "yes") else "deny"
+        word = said.lower()
+        if always and word in ("a", "always"):
+            return {"decision": "allow-always"}
+        if word in ("y", "yes"):
+            return {"decision": "allow-once"}
+        reason = "" if word in ("n", "no", "a", "always") else said[:500]
+        return {"decision": "deny", "reason": reason}
 
 
 def _read_message() -> str:

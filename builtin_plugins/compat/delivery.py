@@ -1,0 +1,310 @@
+"""One answer on its way to its client: what its turn says, in the frames of the client's wire.
+
+A turn tells its events as they come, and they are written there and then, without another task
+that would have to wake up for each of them. Only before the first one, behind the last one and
+while a slow reader has not taken what was written, the request's own task is waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from hookgate import QUESTIONS, Event, EventStream, ModelRef, StoreError, TurnHandle, TurnKey
+from hookgate.builtin_plugins.compat.answers import Wire, WireFrame
+from hookgate.builtin_plugins.compat.errors import request_id
+from hookgate.builtin_plugins.compat.settings import DENIED
+from hookgate.builtin_plugins.compat.wires.responses_writer import ResponsesWriter
+from hookgate.clients import describe_error, wire_error
+from hookgate.wire import dumps
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.compat.fields import Asked
+    from hookgate.builtin_plugins.compat.guard import Guard
+    from hookgate.builtin_plugins.compat.kept.responses import Keeper
+
+LOOK = 0.5
+"""Seconds between two looks at whether the client is still there."""
+
+PING = 10.0
+"""Seconds between two signs of life."""
+
+RAN: TurnKey[ModelRef] = TurnKey("compat model")
+"""The model that was asked last, of several that one name stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A line of a stream that clients pass over."""
+
+    text: str
+
+
+class Delivery:
+    """Brings one answer to its client.
+
+    Args:
+        guard: Whose answer it is.
+        request: The client's request.
+        wire: The wire that the client speaks.
+        asked: What it asks.
+        keeper: Keeps the answer for its client; None where nothing is kept.
+    """
+
+    def __init__(
+        self,
+        guard: Guard,
+        request: web.Request,
+        wire: Wire,
+        asked: Asked,
+        keeper: Keeper | None = None,
+    ) -> None:
+        self._guard = guard
+        self._host = guard.host
+        self._request = request
+        self._wire = wire
+        self._writer = wire.writer(asked)
+        self._keeper = keeper
+        self._streamed = asked.stream
+        self._stream: EventStream | None = None
+        self._frames: list[WireFrame | Comment] = []
+        """What is still to be sent."""
+        self._begun = False
+        self._ended = False
+        self._gone = False
+        self._failure: Exception | None = None
+        self._news = asyncio.Event()
+        self._limits: list[asyncio.TimerHandle] = []
+        self._ping: asyncio.TimerHandle | None = None
+
+    def follow(self, handle: TurnHandle) -> None:
+        """Take what a turn comes to, too; what becomes of it without its client is settled here."""
+        self._handle = handle
+        handle.detach()
+        handle.task.add_done_callback(lambda _: self._over())
+        if self._keeper is None or not self._keeper.background:
+            self._look()
+        if self._wire.pings and self._streamed:
+            self._quiet()
+
+    # -- what the turn says ------------------------------------------------------------------
+
+    def take(self, event: Event) -> None:
+        """Take an event of the turn; never waits."""
+        if self._gone or self._failure is not None:
+            return
+        try:
+            if event.type == "approval" and (asked := self._asked(event)):
+                self._frames.append(Comment(f"approval {asked}"))
+            self._frames += self._writer.take(event)
+        except Exception as error:  # noqa: BLE001 - it is raised where the answer is awaited
+            self._failure = error
+        if self._frames or self._failure:
+            self._tell()
+
+    def _tell(self) -> None:
+        """Send what there is; leave it to the request's task where that has to be waited for."""
+        self._begun = True
+        stream = self._stream
+        if stream is not None and not stream.waiting and self._failure is None:
+            self._pass_on(stream)
+        elif self._streamed:
+            self._news.set()
+
+    def _pass_on(self, stream: EventStream) -> None:
+        """Send all that there is as one piece."""
+        frames, self._frames = self._frames, []
+        named = self._wire.named
+        events = []
+        for frame in frames:
+            if isinstance(frame, Comment):
+                stream.comment(frame.text)
+            else:
+                events.append((str(frame.get("type", "")) if named else "", dumps(frame)))
+        stream.put_all(events)
+
+    def _over(self) -> None:
+        if self._ping is not None:
+            self._ping.cancel()
+        self._news.set()
+
+    def _quiet(self) -> None:
+        """Give a sign of life."""
+        if self._begun and not self._gone:
+            self._frames.append({"type": "ping"})
+            self._tell()
+        self._ping = asyncio.get_running_loop().call_later(PING, self._quiet)
+
+    # -- as a whole, or while it comes -------------------------------------------------------
+
+    async def whole(self, headers: Mapping[str, str]) -> web.Response:
+        """Return the answer in one piece.
+
+        Raises:
+            Exception: What the turn ended with.
+        """
+        frames: list[WireFrame | Comment] = []
+        try:
+            while await self._more():
+                frames += self._frames
+                self._frames.clear()
+        finally:
+            self._close()
+        said = [frame for frame in frames if not isinstance(frame, Comment)]
+        body = dumps(self._wire.fold(said))
+        return web.Response(
+            body=body, content_type="application/json", headers=self._with_model(headers)
+        )
+
+    async def behind(self) -> WireFrame:
+        """Take the answer to its end without its client; return it, also where it has failed."""
+        frames: list[WireFrame | Comment] = []
+        try:
+            while await self._more():
+                frames += self._frames
+                self._frames.clear()
+        except Exception as error:  # noqa: BLE001 - the client is told when it asks
+            told = describe_error(self._host, error)
+            frames += self._writer.fail(told, request_id(self._request))
+        finally:
+            self._close()
+        return self._wire.fold(one for one in frames if not isinstance(one, Comment))
+
+    def head(self) -> WireFrame:
+        """Return what is known of a response of the Responses API before it has begun."""
+        assert isinstance(self._writer, ResponsesWriter), "no other wire asks for it later"
+        return self._writer.head()
+
+    async def stream(self, headers: Mapping[str, str]) -> web.StreamResponse:
+        """Send the answer while it comes.
+
+        Raises:
+            Exception: What the turn ended with before anything of an answer had come.
+        """
+        try:
+            await self._more()
+            headers = self._with_model(headers)
+            async with EventStream(self._request, headers=headers) as stream:
+                await self._send(stream)
+        finally:
+            self._close()
+        self._leave()
+        return stream.response
+
+    def _with_model(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """Return the headers of an answer, with the model that gave it."""
+        return {**headers, "x-hookgate-model": str(self._handle.turn[RAN])}
+
+    async def _send(self, stream: EventStream) -> None:
+        self._stream = stream
+        try:
+            while await self._more():
+                await stream.flush()
+                self._pass_on(stream)
+        except ConnectionResetError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the client is told in its wire's form
+            told = describe_error(self._host, error)
+            failed = list(self._writer.fail(told, request_id(self._request)))
+            await self._keep(failed)
+            self._frames += failed
+            await stream.flush()
+            self._pass_on(stream)
+        else:
+            if self._wire.last:
+                await stream.send(self._wire.last)
+        finally:
+            self._close()
+
+    async def _more(self) -> bool:
+        """Wait until there is something to send; False where the answer is over.
+
+        Raises:
+            Exception: What the turn ended with.
+        """
+        while not self._frames:
+            if self._failure is not None:
+                raise self._failure
+            if not self._handle.over:
+                self._news.clear()
+                await self._news.wait()
+            elif self._ended:
+                return False
+            else:
+                self._ended = True
+                await self._end()
+        return True
+
+    async def _end(self) -> None:
+        """Take the end of the answer.
+
+        Raises:
+            Exception: What the turn ended with.
+        """
+        turn = await self._handle.wait()
+        refused = turn.error is not None and turn.error.code == DENIED
+        if turn.ending == "cancelled" and not self._host.ready:
+            # Another gateway takes it, or this one once it is there again.
+            raise wire_error(
+                "stopping",
+                "the gateway stops, and the answer was not whole",
+                action="send it again in a moment",
+                retry_after=1,
+            )
+        if turn.error is not None and not refused:
+            raise turn.error
+        last = list(self._writer.end(turn, str(turn.error) if refused else ""))
+        await self._keep(last)
+        self._frames += last
+
+    async def _keep(self, last: Sequence[WireFrame]) -> None:
+        """Keep the answer before its client hears that it is whole."""
+        if self._keeper is not None and not self._keeper.background and last:
+            await self._keeper.end(last[-1]["response"])
+
+    def _close(self) -> None:
+        """Take nothing more: the answer is over, or nobody reads it any longer."""
+        self._gone = True
+        for timer in self._limits:
+            timer.cancel()
+
+    # -- who is asked ------------------------------------------------------------------------
+
+    def _asked(self, event: Event) -> str:
+        """Return the id of a question that waits from now on, no longer than the client."""
+        question = event.data.get("id")
+        if event.data.get("state") != "pending" or not isinstance(question, str):
+            return ""
+        loop = asyncio.get_running_loop()
+        end = loop.call_later(self._guard.held(self._request), self._expire, question)
+        self._limits.append(end)
+        return question
+
+    def _expire(self, question: str) -> None:
+        async def end() -> None:
+            with suppress(StoreError):
+                why = "the client waits no longer"
+                await self._host[QUESTIONS].end(question, "expired", why)
+
+        self._host.spawn(end(), name=f"compat: end {question}")
+
+    # -- the client --------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """See to whether the client is still there, while its turn runs."""
+        if self._handle.over:
+            return
+        transport = self._request.transport
+        if transport is None or transport.is_closing():
+            self._leave()
+            return
+        asyncio.get_running_loop().call_later(LOOK, self._look)
+
+    def _leave(self) -> None:
+        if self._guard.settings.cancel_on_disconnect:
+            self._handle.cancel("its client has gone")

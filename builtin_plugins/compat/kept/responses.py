@@ -1,0 +1,348 @@
+"""Responses that a client asks for again, goes on from, or lets run while it does something else.
+
+What is kept is what the client has sent and been shown: a call that was denied and a text that was
+masked are in it as little as they were in the answer. Nothing of it is asked of an upstream, where
+they would be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from hookgate import Host, Principal, StoreError, TurnHandle, principal_of
+from hookgate.builtin_plugins.compat.errors import id_headers
+from hookgate.builtin_plugins.compat.fields import Fields, bad
+from hookgate.builtin_plugins.compat.kept.shelf import Shelf, packed, unpacked
+from hookgate.clients import wire_error
+from hookgate.wire import dumps
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from hookgate.builtin_plugins.compat.delivery import Delivery
+    from hookgate.builtin_plugins.compat.kept.tables import KeptResponse
+    from hookgate.builtin_plugins.compat.settings import CompatSettings
+
+DAY = 86_400
+PULSE = 1.0
+"""Seconds between two looks at whether somebody wants a response to end that runs."""
+LOST = 30
+"""Seconds without a sign of life after which one that runs counts as lost."""
+MOST_KEPT = 10_000
+"""Responses that are kept of one principal; then the oldest one goes."""
+TIDY_EACH = 100
+"""So many are kept between two looks at what can go."""
+LONGEST_ID = 200
+MOST_ITEMS = 100
+RUNS = ("queued", "in_progress")
+BY_CLIENT = "cancelled by its client"
+CANCEL_SECONDS = 10.0
+"""Seconds that a response has to end once somebody wants that."""
+PREVIOUS = "previous_response_id"
+
+
+@dataclass(slots=True)
+class Keeper:
+    """Keeps one response.
+
+    Attributes:
+        kept: Where.
+        principal: Whose it is.
+        input: The items that it was asked with, those that it has gone on from included.
+        background: Whether it runs on without its client.
+        told: What the response repeats of its request, and the upstream was not sent.
+        stored: Whether it is kept at all.
+    """
+
+    kept: KeptResponses
+    principal: Principal
+    input: list[Any]
+    background: bool
+    stored: bool
+    told: dict[str, Any] = field(default_factory=dict)
+
+    async def end(self, response: Mapping[str, Any]) -> None:
+        """Keep a response that is over."""
+        if self.stored:
+            await self.kept.put(self, response)
+
+
+class KeptResponses:
+    """Responses, each found by its principal alone.
+
+    Args:
+        host: The host.
+        shelf: Has the rows.
+        settings: The plugin's settings.
+    """
+
+    def __init__(self, host: Host, shelf: Shelf, settings: CompatSettings) -> None:
+        self._host = host
+        self._shelf = shelf
+        self.settings = settings
+        self._running: dict[tuple[str, str], TurnHandle] = {}
+        self._since_tidy = 0
+
+    # -- what a request says of it -----------------------------------------------------------
+
+    async def taken(
+        self, principal: Principal, body: dict[str, Any]
+    ) -> tuple[dict[str, Any], Keeper | None]:
+        """Return the body as a model is to read it, and what keeps the response.
+
+        Raises:
+            WireError: It goes on from what is not kept, or cannot run in the background.
+        """
+        fields = Fields(body)
+        stored = fields.flag("store") is not False and self.settings.keep_days > 0
+        background, previous = fields.flag("background") or False, fields.text(PREVIOUS)
+        if background:
+            self._check_background(fields, stored=stored)
+        if not (stored or background or previous) or (previous and "conversation" in fields):
+            return body, None  # The last is refused where the request is read.
+        given = body.get("input")
+        items = list(given) if isinstance(given, list) else [given] if given else []
+        told: dict[str, Any] = {}
+        if background or previous:
+            own = ("background", PREVIOUS)
+            told = {name: body[name] for name in own if body.get(name) is not None}
+            body = {name: value for name, value in body.items() if name not in own}
+        if previous:
+            items = [*await self._before(principal, previous), *map(_item, items)]
+            body["input"] = items
+        return body, Keeper(self, principal, items, background, stored, told)
+
+    def _check_background(self, fields: Fields, *, stored: bool) -> None:
+        if fields.flag("store") is False:
+            fields.wrong("store", "true: what runs in the background is asked for later")
+        if not stored:
+            raise bad(
+                "background",
+                "nothing is kept here that could be asked for later",
+                action="set `keep_days` of [plugin.compat], or leave it out",
+            )
+        if fields.flag("stream"):
+            fields.wrong("stream", "false: what runs in the background is asked for later")
+
+    async def _before(self, principal: Principal, previous: str) -> list[Any]:
+        """Return what a response was asked with, and what it has answered."""
+        row = await self._find(principal.id, previous)
+        if row is None:
+            raise bad(
+                PREVIOUS,
+                f"there is no response {previous[:LONGEST_ID]!r} of yours here",
+                action="send the whole conversation in `input`, or begin anew: what was asked with "
+                "`store: false`, or is older than `keep_days`, is not kept",
+            )
+        kept = await unpacked(row.body)
+        if kept["response"].get("status") in RUNS:
+            raise bad(PREVIOUS, "that response is not over yet", action="wait for its end")
+        return [*map(_item, kept["input"]), *kept["response"].get("output", ())]
+
+    # -- keeping ---------------------------------------------------------------------------------
+
+    async def put(self, keeper: Keeper, response: Mapping[str, Any], *, runs: int = 0) -> None:
+        """Keep a response; one that cannot be is told to the operator, and not to the client."""
+        now = self._shelf.now()
+        name = str(response.get("id", ""))[:LONGEST_ID]
+        try:
+            tables, store = await self._shelf.open()
+            row = tables.KeptResponse(
+                principal=keeper.principal.id,
+                id=name,
+                made=now,
+                expires=now + int(self.settings.keep_days * DAY),
+                runs_until=runs,
+                cancelled=False,
+                body=await self._body(keeper, response),
+            )
+            await tables.KeptResponse.records(store).save([row])
+            self._since_tidy += 1
+            if self._since_tidy >= TIDY_EACH:
+                self._since_tidy = 0
+                await self._tidy(keeper.principal, now)
+        except StoreError as error:
+            self._host.log.warning("a response could not be kept", id=name, error=str(error))
+
+    async def _change(self, key: tuple[str, str], **values: Any) -> None:
+        """Change the row of a response that runs; one that is gone, or over, stays as it is.
+
+        Raises:
+            StoreError: Nothing was written.
+        """
+        tables, store = await self._shelf.open()
+        table = tables.KeptResponse.table
+        mine = (table.c.principal == key[0], table.c.id == key[1], table.c.runs_until > 0)
+        changed = table.update().where(*mine).values(**values)
+
+        def work(connection: Connection) -> None:
+            connection.execute(changed)
+
+        await store.write(work, order=table.name)
+
+    async def _body(self, keeper: Keeper, response: Mapping[str, Any]) -> bytes:
+        return await packed({"input": keeper.input, "response": response})
+
+    async def _tidy(self, principal: Principal, now: int) -> None:
+        """Let go of what is over its time, and of the oldest where one has too many."""
+        tables, store = await self._shelf.open()
+        rows = tables.KeptResponse.records(store)
+        await rows.remove(rows.c.expires < now)
+        mine = rows.c.principal == principal.id
+        newest = await rows.page(mine, by=(rows.c.made, rows.c.id), limit=MOST_KEPT)
+        if len(newest) == MOST_KEPT:
+            await rows.remove(mine, rows.c.made < newest[-1].made)
+
+    async def _find(self, principal: str, name: str) -> KeptResponse | None:
+        """Return a row; None where the principal has none of this id."""
+        if len(name) > LONGEST_ID:
+            return None
+        tables, store = await self._shelf.open()
+        row: KeptResponse | None = await tables.KeptResponse.records(store).get(principal, name)
+        return None if row is None or row.expires < self._shelf.now() else row
+
+    # -- in the background -----------------------------------------------------------------------
+
+    async def begun(
+        self, keeper: Keeper, delivery: Delivery, handle: TurnHandle, headers: Mapping[str, str]
+    ) -> web.Response:
+        """Let a response run on, and return what can be asked for later."""
+        head = {**delivery.head(), "status": "queued"}
+        runs = self._shelf.now() + LOST
+        await self.put(keeper, {**head, "status": "in_progress"}, runs=runs)
+        key = keeper.principal.id, str(head["id"])
+        self._running[key] = handle
+        self._host.spawn(self._run(keeper, delivery, key), name=f"compat: {head['id']}")
+        return web.Response(body=dumps(head), content_type="application/json", headers=headers)
+
+    async def _run(self, keeper: Keeper, delivery: Delivery, key: tuple[str, str]) -> None:
+        handle = self._running[key]
+        pulse = asyncio.ensure_future(self._pulse(key))
+        try:
+            response = await delivery.behind()
+            if handle.reason:
+                response = {**response, "status": "cancelled", "error": None}
+        finally:
+            pulse.cancel()
+            with suppress(asyncio.CancelledError):
+                await pulse
+            del self._running[key]
+        try:
+            await self._change(key, runs_until=0, body=await self._body(keeper, response))
+        except StoreError as error:
+            self._host.log.warning("a response could not be kept", id=key[1], error=str(error))
+
+    async def _pulse(self, key: tuple[str, str]) -> None:
+        """Say that it runs, and hear where somebody wants it to end, at whichever gateway."""
+        beats = 0
+        while True:
+            await asyncio.sleep(PULSE)
+            beats += 1
+            with suppress(StoreError):
+                row = await self._find(key[0], key[1])
+                if row is None or row.cancelled:
+                    # Who has deleted it wants none of it, either.
+                    self._running[key].cancel(BY_CLIENT)
+                elif beats % (LOST // 3) == 0:
+                    await self._change(key, runs_until=self._shelf.now() + LOST)
+
+    # -- the routes ------------------------------------------------------------------------------
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Serve ``GET /v1/responses/ID``."""
+        if request.query.get("stream") in ("true", "1"):
+            raise bad("stream", "what is kept comes whole", action="leave it out")
+        return _json(request, (await self._shown(request))["response"])
+
+    async def forget(self, request: web.Request) -> web.Response:
+        """Serve ``DELETE /v1/responses/ID``."""
+        row = await self._row(request)
+        tables, store = await self._shelf.open()
+        rows = tables.KeptResponse.records(store)
+        await rows.remove(rows.c.principal == row.principal, rows.c.id == row.id)
+        return _json(request, {"id": row.id, "object": "response", "deleted": True})
+
+    async def items(self, request: web.Request) -> web.Response:
+        """Serve ``GET /v1/responses/ID/input_items``, page by page, the newest first."""
+        kept = await self._shown(request)
+        name = kept["response"]["id"]
+        named = [
+            {"id": f"{name}_in_{number}", **item}
+            for number, item in enumerate(map(_item, kept["input"]))
+        ]
+        if request.query.get("order", "desc") != "asc":
+            named.reverse()
+        asked = request.query.get("limit", "20")
+        if not asked.isdecimal() or not 1 <= int(asked) <= MOST_ITEMS:
+            raise bad("limit", f"found {asked[:20]!r}, expected 1 to {MOST_ITEMS}")
+        after = request.query.get("after")
+        if after is not None:
+            places = [place for place, item in enumerate(named) if item["id"] == after]
+            if not places:
+                raise bad("after", f"found {after[:LONGEST_ID]!r}, expected the id of an item")
+            named = named[places[0] + 1 :]
+        page = named[: int(asked)]
+        ends = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {}
+        more = len(named) > len(page)
+        listed = {"object": "list", "data": page, "first_id": None, "last_id": None}
+        return _json(request, {**listed, **ends, "has_more": more})
+
+    async def cancel(self, request: web.Request) -> web.Response:
+        """Serve ``POST /v1/responses/ID/cancel``: of what runs in the background."""
+        row = await self._row(request)
+        kept = await self._of(row)
+        if not kept["response"].get("background"):
+            raise bad("", f"{row.id} does not run in the background: it ends with its request")
+        key, clock = (row.principal, row.id), self._host.clock
+        end = clock.monotonic() + CANCEL_SECONDS
+        await self._change(key, cancelled=True)
+        if (handle := self._running.get(key)) is not None:
+            handle.cancel(BY_CLIENT)
+        while kept["response"].get("status") in RUNS and clock.monotonic() < end:
+            await asyncio.sleep(0.05)
+            row = await self._row(request)
+            kept = await self._of(row)
+        return _json(request, kept["response"])
+
+    async def _row(self, request: web.Request) -> KeptResponse:
+        name = request.match_info["response"]
+        row = await self._find(principal_of(request).id, name)
+        if row is None:
+            raise wire_error(
+                "not_found",
+                f"there is no response {name[:LONGEST_ID]!r} of yours here",
+                action="what was asked with `store: false`, or is older than `keep_days`, is not "
+                "kept",
+            )
+        return row
+
+    async def _shown(self, request: web.Request) -> dict[str, Any]:
+        return await self._of(await self._row(request))
+
+    async def _of(self, row: KeptResponse) -> dict[str, Any]:
+        """Return what a row holds; of a response whose gateway is gone, that it has failed."""
+        kept: dict[str, Any] = await unpacked(row.body)
+        response = kept["response"]
+        if response.get("status") in RUNS and row.runs_until < self._shelf.now():
+            gone = {"code": "server_error", "message": "The gateway that ran it has stopped."}
+            kept["response"] = {**response, "status": "failed", "error": gone}
+        return kept
+
+
+def _item(item: Any) -> Any:
+    """Return an item of an input; a text stands for a message of the user."""
+    if not isinstance(item, str):
+        return item
+    content = [{"type": "input_text", "text": item}]
+    return {"type": "message", "role": "user", "content": content}
+
+
+def _json(request: web.Request, body: object) -> web.Response:
+    headers = id_headers(request)
+    return web.Response(body=dumps(body), content_type="application/json", headers=headers)

@@ -1,0 +1,304 @@
+"""Responses that are asked for again, gone on from, or left to run: whose, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from tests.integration.test_compat import NAMES, rules
+from tests.support.script import Script, Scripted, Step, call, say, settings
+from tests.support.wire import Served, bearer, tokens
+
+from hookgate import Gateway, ModelEvent, ModelRequest, ProviderError, Turn
+from hookgate.core.gateway.serve import listen
+
+PATH = "/v1/responses"
+TOOL = {"type": "function", "name": "Bash", "parameters": {"type": "object"}}
+
+
+@asynccontextmanager
+async def served(
+    home: Path,
+    *steps: Step,
+    script: Script | None = None,
+    gateway: Mapping[str, Any] | None = None,
+    plugin: Mapping[str, Any] | None = None,
+    **sections: Any,
+) -> AsyncIterator[tuple[Served, Script]]:
+    script = script or Script(*steps)
+    own: dict[str, Any] = {"compat": {"openai": "script"}}
+    for name, values in (plugin or {}).items():
+        own[name] = {**own.get(name, {}), **values}
+    config = settings(home, gateway={"port": 0, **(gateway or {})}, plugin=own, **sections)
+    async with (
+        Gateway(config, builtin=NAMES, plugins=[Scripted(script)]) as gate,
+        listen(gate) as listener,
+        aiohttp.ClientSession() as http,
+    ):
+        yield Served(gate, listener, http), script
+
+
+def asked(given: Any = "go", **more: Any) -> dict[str, Any]:
+    return {"model": "one", "input": given, **more}
+
+
+def text_of(response: Mapping[str, Any]) -> str:
+    parts = [part for item in response["output"] for part in item.get("content", ())]
+    return "".join(part["text"] for part in parts)
+
+
+async def delete(one: Served, path: str, **more: Any) -> tuple[int, Any]:
+    async with one.http.delete(one.url + path, **more) as answer:
+        return answer.status, await answer.json()
+
+
+def everything(home: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in home.rglob("*") if path.is_file())
+
+
+async def over(one: Served, name: str) -> Any:
+    """Return a response once it is over."""
+    async with asyncio.timeout(10):
+        while True:
+            _, found = await one.get(f"{PATH}/{name}")
+            if found["status"] not in ("queued", "in_progress"):
+                return found
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_response_is_there_as_it_was_shown_until_it_is_deleted(
+    stream: bool, tmp_path: Path
+) -> None:
+    async with served(tmp_path, say("here")) as (one, _):
+        async with one.http.post(one.url + PATH, json=asked(stream=stream)) as answer:
+            text = await answer.text()
+            assert answer.status == 200, text
+        name = text.partition('"id":"')[2].partition('"')[0]
+        status, found = await one.get(f"{PATH}/{name}")
+        assert (status, found["id"], found["status"]) == (200, name, "completed")
+        assert text_of(found) == "here"
+        if not stream:
+            assert found == (await one.get(f"/openai{PATH}/{name}"))[1]
+        status, gone = await delete(one, f"{PATH}/{name}")
+        assert (status, gone) == (200, {"id": name, "object": "response", "deleted": True})
+        for again in (await one.get(f"{PATH}/{name}"), await delete(one, f"{PATH}/{name}")):
+            assert again[0] == 404
+            assert again[1]["error"]["message"].startswith("there is no response")
+
+
+async def test_what_is_not_to_be_stored_is_nowhere(tmp_path: Path) -> None:
+    async with served(tmp_path, say("never-kept")) as (one, _):
+        _, made = await one.post(PATH, asked("also-never-kept", store=False))
+        assert (await one.get(f"{PATH}/{made['id']}"))[0] == 404
+    assert b"never-kept" not in everything(tmp_path)
+
+
+async def test_nobody_else_finds_a_response(tmp_path: Path) -> None:
+    section, made = tokens(a={"scopes": ["chat"]}, b={"scopes": ["chat"]})
+    async with served(tmp_path, say("mine"), say("x"), gateway=section) as (one, script):
+        _, mine = await one.post(PATH, asked(), **bearer(made["a"]))
+        path, other = f"{PATH}/{mine['id']}", bearer(made["b"])
+        assert (await one.get(path, **other))[0] == 404
+        assert (await one.get(f"{path}/input_items", **other))[0] == 404
+        assert (await delete(one, path, **other))[0] == 404
+        assert (await one.post(f"{path}/cancel", {}, **other))[0] == 404
+        body = asked("more", previous_response_id=mine["id"])
+        status, told = await one.post(PATH, body, **other)
+        assert (status, told["error"]["param"]) == (400, "previous_response_id")
+        assert (await one.get(path, **bearer(made["a"])))[0] == 200
+    assert len(script.requests) == 1
+
+
+async def test_the_items_that_it_was_asked_with_come_page_by_page(tmp_path: Path) -> None:
+    given = [{"role": "user", "content": f"text {number}"} for number in range(5)]
+    async with served(tmp_path, say("x"), say("y")) as (one, _):
+        _, made = await one.post(PATH, asked(given))
+        path = f"{PATH}/{made['id']}/input_items"
+        _, first = await one.get(f"{path}?limit=2")
+        assert [item["content"] for item in first["data"]] == ["text 4", "text 3"]
+        assert first["has_more"]
+        _, rest = await one.get(f"{path}?after={first['last_id']}")
+        assert [item["content"] for item in rest["data"]] == ["text 2", "text 1", "text 0"]
+        assert not rest["has_more"]
+        _, other = await one.get(f"{path}?order=asc&limit=1")
+        assert other["data"][0]["content"] == "text 0"
+        for wrong in ("limit=0", "limit=x", "limit=101", "after=nothing"):
+            assert (await one.get(f"{path}?{wrong}"))[0] == 400
+        _, made = await one.post(PATH, asked("a text"))
+        _, found = await one.get(f"{PATH}/{made['id']}/input_items")
+        assert found["data"][0]["content"][0]["text"] == "a text"
+
+
+async def test_a_request_goes_on_from_a_response(tmp_path: Path) -> None:
+    steps = (say("one"), say("two"), say("three"))
+    async with served(tmp_path, *steps) as (one, script):
+        _, first = await one.post(PATH, asked("a"))
+        _, second = await one.post(PATH, asked("b", previous_response_id=first["id"]))
+        assert second["previous_response_id"] == first["id"]
+        await delete(one, f"{PATH}/{first['id']}")
+        last = asked([{"role": "user", "content": "c"}], previous_response_id=second["id"])
+        _, third = await one.post(PATH, {**last, "store": False})
+        assert text_of(third) == "three"
+        status, told = await one.post(PATH, asked("d", previous_response_id=third["id"]))
+        assert (status, "of yours here" in told["error"]["message"]) == (400, True)
+    said = [[message.text for message in request.messages] for request in script.requests]
+    assert said == [["a"], ["a", "one", "b"], ["a", "one", "b", "two", "c"]]
+
+
+async def test_an_agent_goes_on_from_a_response_too(tmp_path: Path) -> None:
+    async with served(tmp_path, say("one"), say("two")) as (one, script):
+        _, first = await one.post(PATH, asked("a", model="agent/main"))
+        more = asked("b", model="agent/main", previous_response_id=first["id"])
+        _, second = await one.post(PATH, more)
+        assert text_of(second) == "two"
+        status, told = await one.post(PATH, {**more, "conversation": "c"})
+        assert (status, told["error"]["param"]) == (400, "conversation")
+    assert [message.text for message in script.requests[1].messages] == ["a", "one", "b"]
+
+
+async def test_a_denied_call_is_in_nothing_that_is_kept(tmp_path: Path) -> None:
+    steps = (call(("c1", "Bash", {"command": "ls"})), say("nothing"), say("x"))
+    async with served(tmp_path, *steps, plugin=rules(tmp_path, "deny")) as (one, script):
+        _, made = await one.post(PATH, asked(tools=[TOOL]))
+        _, found = await one.get(f"{PATH}/{made['id']}")
+        assert [item["type"] for item in found["output"]] == ["message"]
+        await one.post(PATH, asked("more", previous_response_id=made["id"]))
+    assert [message.tool_uses for message in script.requests[-1].messages] == [(), (), ()]
+
+
+async def test_it_is_kept_for_as_long_as_the_settings_say(tmp_path: Path) -> None:
+    async with served(tmp_path, say("x"), plugin={"compat": {"keep_days": 0}}) as (one, _):
+        _, made = await one.post(PATH, asked())
+        assert (await one.get(f"{PATH}/{made['id']}"))[0] == 404
+        status, told = await one.post(PATH, asked(background=True))
+        assert (status, told["error"]["param"]) == (400, "background")
+
+
+# -- in the background ------------------------------------------------------------------
+
+
+class Slow(Script):
+    """A model that answers when it is let."""
+
+    def __init__(self, *steps: Step) -> None:
+        super().__init__(*steps)
+        self.go = asyncio.Event()
+        self.left = asyncio.Event()
+
+    async def stream(self, turn: Turn, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        try:
+            await self.go.wait()
+            async for event in super().stream(turn, request):
+                yield event
+        finally:
+            self.left.set()
+
+
+async def test_what_runs_in_the_background_is_asked_for_later(tmp_path: Path) -> None:
+    slow = Slow(say("done"))
+    async with served(tmp_path, script=slow) as (one, _):
+        _, begun = await one.post(PATH, asked(background=True))
+        assert (begun["status"], begun["background"], begun["output"]) == ("queued", True, [])
+        _, found = await one.get(f"{PATH}/{begun['id']}")
+        assert (found["status"], found["id"]) == ("in_progress", begun["id"])
+        status, told = await one.post(PATH, asked("b", previous_response_id=begun["id"]))
+        assert (status, "not over yet" in told["error"]["message"]) == (400, True)
+        slow.go.set()
+        found = await over(one, begun["id"])
+        assert (found["status"], found["background"], text_of(found)) == ("completed", True, "done")
+
+
+async def test_what_runs_in_the_background_can_be_cancelled(tmp_path: Path) -> None:
+    slow = Slow(say("never"))
+    async with served(tmp_path, script=slow) as (one, _):
+        _, begun = await one.post(PATH, asked(background=True))
+        status, found = await one.post(f"{PATH}/{begun['id']}/cancel", {})
+        assert (status, found["status"], found["id"]) == (200, "cancelled", begun["id"])
+        await slow.left.wait()
+        assert (await over(one, begun["id"]))["status"] == "cancelled"
+        assert (await one.post(f"{PATH}/{begun['id']}/cancel", {}))[1] == found
+
+
+@pytest.mark.slow
+async def test_another_gateway_on_the_store_shows_it_and_ends_it(tmp_path: Path, url: str) -> None:
+    slow, store = Slow(say("never")), {"storage": {"url": url}}
+    async with (
+        served(tmp_path / "1", script=slow, plugin=store) as (one, _),
+        served(tmp_path / "2", say("x"), plugin=store) as (two, _),
+    ):
+        _, begun = await one.post(PATH, asked(background=True))
+        _, found = await two.get(f"{PATH}/{begun['id']}")
+        assert found["status"] == "in_progress"
+        _, found = await two.post(f"{PATH}/{begun['id']}/cancel", {})
+        assert found["status"] == "cancelled"
+        assert slow.left.is_set()
+
+
+async def test_a_failure_in_the_background_is_the_response(tmp_path: Path) -> None:
+    wrong = ProviderError("rejected", "it went wrong", provider="script")
+    async with served(tmp_path, [wrong]) as (one, _):
+        _, begun = await one.post(PATH, asked(background=True))
+        found = await over(one, begun["id"])
+        assert (found["status"], "it went wrong" in found["error"]["message"]) == ("failed", True)
+
+
+async def test_what_a_killed_gateway_ran_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hookgate.builtin_plugins.compat.kept import responses
+
+    monkeypatch.setattr(responses, "LOST", -1)
+    async with served(tmp_path, script=Slow(say("never"))) as (one, _):
+        _, begun = await one.post(PATH, asked(background=True))
+        _, found = await one.get(f"{PATH}/{begun['id']}")
+        assert (found["status"], "has stopped" in found["error"]["message"]) == ("failed", True)
+
+
+async def test_what_is_deleted_while_it_runs_ends_and_stays_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hookgate.builtin_plugins.compat.kept import responses
+
+    monkeypatch.setattr(responses, "PULSE", 0.01)
+    slow = Slow(say("never"))
+    async with served(tmp_path, script=slow) as (one, _):
+        _, begun = await one.post(PATH, asked(background=True))
+        assert (await delete(one, f"{PATH}/{begun['id']}"))[0] == 200
+        async with asyncio.timeout(10):
+            await slow.left.wait()
+        assert (await one.get(f"{PATH}/{begun['id']}"))[0] == 404
+
+
+WRONG: Sequence[tuple[dict[str, Any], str]] = [
+    ({"background": True, "store": False}, "store"),
+    ({"background": True, "stream": True}, "stream"),
+    ({"background": "yes"}, "background"),
+    ({"store": 1}, "store"),
+    ({"previous_response_id": 5}, "previous_response_id"),
+    ({"previous_response_id": "resp_none"}, "previous_response_id"),
+    ({"previous_response_id": "x" * 5000}, "previous_response_id"),
+]
+
+
+@pytest.mark.parametrize(("more", "param"), WRONG)
+async def test_what_cannot_be_kept_or_gone_on_from_is_a_400(
+    more: dict[str, Any], param: str, tmp_path: Path
+) -> None:
+    async with served(tmp_path, say("never")) as (one, script):
+        status, told = await one.post(PATH, asked(**more))
+        assert (status, told["error"]["param"]) == (400, param)
+    assert script.requests == []
+
+
+async def test_one_that_ends_with_its_request_cannot_be_cancelled(tmp_path: Path) -> None:
+    async with served(tmp_path, say("x")) as (one, _):
+        _, made = await one.post(PATH, asked())
+        status, told = await one.post(f"{PATH}/{made['id']}/cancel", {})
+        assert (status, "background" in told["error"]["message"]) == (400, True)
+        assert (await one.get(f"{PATH}/{made['id']}?stream=true"))[0] == 400
