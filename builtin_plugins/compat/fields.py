@@ -20,7 +20,10 @@ from hookgate import (
     Link,
     Message,
     ModelParameters,
+    Opaque,
+    Part,
     SystemText,
+    Taint,
     Tool,
     WireError,
 )
@@ -43,6 +46,14 @@ LONGEST_KEPT = 256 * 1024
 """Lists of tools that are kept as they were read, and the bytes of the longest of them."""
 MOST_STOPS = 64
 LONGEST_NAME = 256
+
+DOCUMENTS = ("document", "file", "input_file")
+"""The types of parts that hold what somebody else has written, whoever has sent it."""
+OF_THE_MODEL = ("thinking", "redacted_thinking", "reasoning", "server_tool_use")
+"""The types of a provider's own parts that bring nothing into the conversation."""
+READ_TAINT = frozenset(("client:document",))
+BROUGHT_TAINT = frozenset(("provider:tool",))
+"""What taints the results of tools that a provider runs, of whose calls nobody is asked."""
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -286,6 +297,23 @@ def check_tools(tools: Sequence[tuple[Fields, Tool]]) -> tuple[Tool, ...]:
             raise bad(fields.place("name"), message)
         seen.add(tool.name)
     return tuple(tool for _, tool in tools)
+
+
+def taint_of(parts: Sequence[Part]) -> Taint:
+    """Return what taints a message: its documents, and what a provider's own tools have brought.
+
+    A document is one as a file, as text and where it stands for an address.
+    """
+    found: Taint = frozenset()
+    for part in parts:
+        came = part.raw.data if part.raw is not None else None
+        given = came if isinstance(came, dict) else {}
+        if given.get("type") in DOCUMENTS:
+            found |= READ_TAINT
+        opaque = isinstance(part, Opaque) and given.get("type") not in OF_THE_MODEL
+        if opaque or given.get("annotations") or given.get("citations"):
+            found |= BROUGHT_TAINT
+    return found
 
 
 def media_of(fields: Fields, media_type: str, data: str, *, name: str = "") -> ContentPart:

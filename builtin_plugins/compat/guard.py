@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from aiohttp import web
 
 from hookgate import (
+    CLEAN,
     Effect,
     Host,
     ModelRef,
@@ -37,7 +38,7 @@ from hookgate.builtin_plugins.compat.errors import (
     id_headers,
     is_anthropic,
 )
-from hookgate.builtin_plugins.compat.fields import Asked, bad, json_object
+from hookgate.builtin_plugins.compat.fields import BROUGHT_TAINT, Asked, bad, json_object
 from hookgate.builtin_plugins.compat.kept.responses import Keeper, KeptResponses
 from hookgate.builtin_plugins.compat.kept.shelf import Shelf
 from hookgate.builtin_plugins.compat.limits import limit_headers
@@ -336,6 +337,8 @@ class Guard:
             ephemeral=True,
             verbatim=True,
             host_tools=found.tools,
+            # What was found is told of as items of the other wires, which taint as they come.
+            taint=BROUGHT_TAINT if asked.hosted and asked.wire == chat_reader.WIRE else CLEAN,
             raw=Raw(wire=asked.wire, data=asked.body, headers=_betas(request)),
             whole=not asked.stream,
         )

@@ -44,6 +44,7 @@ from hookgate.builtin_plugins.providers.failures import kind_of_overflow, messag
 from hookgate.builtin_plugins.providers.wire.protocol import (
     arguments_of,
     body_of,
+    brought,
     cannot_carry,
     carried,
     malformed,
@@ -519,7 +520,7 @@ class AnthropicReader:
             case _:
                 # Redacted thinking, and the blocks of tools that run at the provider.
                 data = {**start, "input": sendable_input(arguments_of(pieces))} if pieces else start
-                return (OpaqueDelta(Opaque(provider=self._provider, data=data)),)
+                return (OpaqueDelta(Opaque(provider=self._provider, data=data), brought(start)),)
 
     def _message_delta(self, event: dict[str, Any]) -> Sequence[ModelEvent]:
         reason = object_of(self._provider, event, "delta").get("stop_reason")

@@ -48,6 +48,7 @@ from hookgate.builtin_plugins.providers.wire.protocol import (
     Reader,
     arguments_of,
     body_of,
+    brought,
     cannot_carry,
     carried,
     malformed,
@@ -473,7 +474,7 @@ class ResponsesReader:
             said = () if item.get("id") in self._told else self._texts(item, event)
             return (*said, self._frame(event)) if self._raw else said
         # Reasoning, and the calls of tools that run at the provider.
-        made = OpaqueDelta(Opaque(provider=self._provider, data=item))
+        made = OpaqueDelta(Opaque(provider=self._provider, data=item), brought(item))
         known = item.get("id") in self._told
         return (
             *(() if known else self._thoughts(item, event)),

@@ -435,9 +435,15 @@ class ToolUseEvent(WirePart):
 
 @dataclass(frozen=True, slots=True)
 class OpaqueDelta(WirePart):
-    """A provider's own part that must be sent back unchanged, in its place."""
+    """A provider's own part that must be sent back unchanged, in its place.
+
+    Attributes:
+        part: The part.
+        taint: What it taints the turn with, such as the result of a tool that the provider runs.
+    """
 
     part: Opaque
+    taint: Taint = CLEAN
 
 
 @dataclass(frozen=True, slots=True)

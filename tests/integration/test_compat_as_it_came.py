@@ -121,7 +121,11 @@ class Masks:
 
 @asynccontextmanager
 async def relayed(
-    home: Path, *answers: Sequence[Any], plugins: Sequence[object] = (), **policy: Any
+    home: Path,
+    *answers: Sequence[Any],
+    plugins: Sequence[object] = (),
+    compat: Mapping[str, Any] | None = None,
+    **policy: Any,
 ) -> AsyncIterator[tuple[Served, RawServer]]:
     """A gateway before a server that gives these answers, the last one over and over."""
     async with raw_server() as upstream:
@@ -137,7 +141,11 @@ async def relayed(
         upstream.script = script
         common = {"base_url": upstream.url, "api_key": "sk-upstream-0123456789"}
         providers = {kind: {"kind": kind, **common} for kind in ("openai", "anthropic")}
-        plugin = {"providers": providers, "policy": policy}
+        plugin = {
+            "providers": providers,
+            "policy": {"allow": ["calculate", "clock"], **policy},
+            "compat": compat or {},
+        }
         config = settings(home, gateway={"port": 0}, plugin=plugin)
         async with (
             Gateway(config, builtin=NAMES, plugins=list(plugins)) as gate,

@@ -11,6 +11,7 @@ from typing import Any
 
 from hookgate import Link, Message, Opaque, Part, SystemText, Text, Tool, ToolResultPart, ToolUse
 from hookgate.builtin_plugins.compat.fields import (
+    BROUGHT_TAINT,
     MOST_MESSAGES,
     MOST_PARTS,
     MOST_TOOLS,
@@ -24,6 +25,7 @@ from hookgate.builtin_plugins.compat.fields import (
     kept,
     media_of,
     parameters_of,
+    taint_of,
     tool_of,
     url_of,
 )
@@ -162,13 +164,14 @@ def _message(item: Fields, role: str, foreign: list[str]) -> Message:
             parts = _parts(item, foreign)
             if not parts:
                 item.wrong("content", "text, or parts")
-            return Message(role="user", parts=parts)
+            return Message(role="user", parts=parts, taint=taint_of(parts))
         case "assistant":
             said = _parts(item, foreign)
             refusal = item.text("refusal")
             calls = tuple(_call(one) for one in item.objects("tool_calls", MOST_PARTS))
             parts = (*said, *((Text(refusal),) if refusal else ()), *calls)
-            return Message(role="assistant", parts=parts)
+            taint = BROUGHT_TAINT if "annotations" in item else taint_of(parts)
+            return Message(role="assistant", parts=parts, taint=taint)
         case "tool":
             parts = _parts(item, foreign)
             content = "".join(part.text for part in parts if isinstance(part, Text))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from hookgate import (
     Content,
@@ -35,6 +35,7 @@ from hookgate.builtin_plugins.compat.fields import (
     kept,
     media_of,
     parameters_of,
+    taint_of,
     tool_of,
     url_of,
 )
@@ -199,7 +200,9 @@ def _conversation(fields: Fields, foreign: list[str]) -> tuple[Message, ...]:
             parts = tuple(_block(one, role, foreign) for one in blocks)
         else:
             item.wrong("content", "text, or a list of blocks")
-        message = Message(role="assistant" if role == "assistant" else "user", parts=parts)
+        taint = taint_of(parts)
+        side: Literal["assistant", "user"] = "assistant" if role == "assistant" else "user"
+        message = Message(role=side, parts=parts, taint=taint)
         placed.append((item.at, came_as(message, Raw(wire=WIRE, data=item.raw))))
     if not placed:
         raise bad("messages", "expected one message or more")

@@ -37,6 +37,7 @@ from hookgate.builtin_plugins.compat.fields import (
     file_of,
     kept,
     parameters_of,
+    taint_of,
     tool_of,
     url_of,
 )
@@ -245,9 +246,10 @@ def _message(item: Fields, kind: str, foreign: list[str]) -> Message:
         parts = _parts(item, foreign)
         match item.needed("role"):
             case "assistant":
-                return Message(role="assistant", parts=parts)
+                return Message(role="assistant", parts=parts, taint=taint_of(parts))
             case "user" | "system" | "developer":
-                return Message(role="user", parts=parts or item.wrong("content", "text, or parts"))
+                parts = parts or item.wrong("content", "text, or parts")
+                return Message(role="user", parts=parts, taint=taint_of(parts))
         item.wrong("role", "one of system, developer, user and assistant")
     if kind == "item_reference":
         # Of what stands with the provider nobody here knows what is in it.
@@ -262,7 +264,8 @@ def _message(item: Fields, kind: str, foreign: list[str]) -> Message:
         return Message(role="assistant", parts=(use,))
     if kind != "reasoning":
         foreign.append(f"{item.at} of the type {kind!r}")
-    return Message(role="assistant", parts=(Opaque(provider=WIRE, data=item.raw),))
+    own = came_as(Opaque(provider=WIRE, data=item.raw), Raw(wire=WIRE, data=item.raw))
+    return Message(role="assistant", parts=(own,), taint=taint_of((own,)))
 
 
 def _by_client(item: Fields) -> bool:

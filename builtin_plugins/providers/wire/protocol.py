@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 import orjson
 
 from hookgate import (
+    CLEAN,
     Image,
     Message,
     ModelEvent,
@@ -19,6 +20,7 @@ from hookgate import (
     Opaque,
     Part,
     ProviderError,
+    Taint,
     Text,
     ToolResultPart,
     ToolUse,
@@ -93,6 +95,12 @@ class Wire(Protocol):
         Args:
             complain: Takes what is wrong with reported token counts; they count as missing.
         """
+
+
+OF_THE_MODEL = ("thinking", "redacted_thinking", "reasoning", "server_tool_use")
+"""The types of a provider's own parts that bring nothing into the conversation."""
+BROUGHT: Taint = frozenset(("provider:tool",))
+"""What the results of tools taint a turn with that a provider runs."""
 
 
 def malformed(provider: str, found: str) -> NoReturn:
@@ -383,6 +391,11 @@ def _answers(
         and len(given) == len(message.parts)
         and given == [use.id for use in waiting]
     )
+
+
+def brought(part: Mapping[str, Any]) -> Taint:
+    """Return what a provider's own part taints a turn with: all but the model's thoughts do."""
+    return CLEAN if part.get("type") in OF_THE_MODEL else BROUGHT
 
 
 def _missing(use: ToolUse) -> ToolResultPart:

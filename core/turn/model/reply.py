@@ -80,6 +80,7 @@ class Reply:
                     self._begin()
                     self._call(event)
             case OpaqueDelta(part):
+                self._turn.extra_taint |= event.taint
                 self._flush()
                 self._begin()
                 self._parts.append(part)
