@@ -258,7 +258,9 @@ class Delivery:
             )
         if turn.error is not None and not refused:
             raise turn.error
-        last = list(self._writer.end(turn, str(turn.error) if refused else ""))
+        said = str(turn.error) if refused else ""
+        await self._guard.keep(turn, said)
+        last = list(self._writer.end(turn, said))
         await self._keep(last)
         self._frames += last
 

@@ -18,15 +18,18 @@ from hookgate import (
     CLEAN,
     Effect,
     Host,
+    Message,
     ModelRef,
     ModelRequest,
     Origin,
     Principal,
     Provenance,
     Refusal,
+    StoreError,
     Turn,
     TurnKey,
     TurnRequest,
+    WireError,
     new_id,
     principal_of,
     upper_bound,
@@ -40,6 +43,15 @@ from hookgate.builtin_plugins.compat.errors import (
 )
 from hookgate.builtin_plugins.compat.fields import BROUGHT_TAINT, Asked, bad, json_object
 from hookgate.builtin_plugins.compat.kept.responses import Keeper, KeptResponses
+from hookgate.builtin_plugins.compat.kept.rounds import (
+    HiddenRounds,
+    Restored,
+    Trail,
+    in_a_round,
+    is_hidden,
+    made_in,
+    without_thoughts,
+)
 from hookgate.builtin_plugins.compat.kept.shelf import Shelf
 from hookgate.builtin_plugins.compat.limits import limit_headers
 from hookgate.builtin_plugins.compat.models import (
@@ -52,13 +64,14 @@ from hookgate.builtin_plugins.compat.models import (
 )
 from hookgate.builtin_plugins.compat.modes import (
     AGENT,
+    GUARD,
     HEADER,
     Meant,
     agent_request,
     check_mode,
     meant,
 )
-from hookgate.builtin_plugins.compat.settings import DENIED, NOT_CARRIED, CompatSettings
+from hookgate.builtin_plugins.compat.settings import DENIED, LOST, NOT_CARRIED, CompatSettings
 from hookgate.builtin_plugins.compat.wires import chat_reader, messages_reader, responses_reader
 from hookgate.builtin_plugins.compat.wires.chat_writer import DONE, ChatWriter
 from hookgate.builtin_plugins.compat.wires.chat_writer import fold as fold_chat
@@ -85,6 +98,8 @@ BETAS = ("anthropic-beta", "openai-beta")
 """The headers that say how a body is meant."""
 
 ASKED: TurnKey[Asked] = TurnKey("compat request")
+KNOWN: TurnKey[bool] = TurnKey("compat session")
+"""Whether the session of an answer is known by that answer alone."""
 
 
 CHAT = Wire(
@@ -125,7 +140,9 @@ class Guard:
         self.host = host
         self.settings = settings
         self.models = Models(host, settings)
-        self.kept = KeptResponses(host, Shelf(host), settings)
+        shelf = Shelf(host)
+        self.kept = KeptResponses(host, shelf, settings)
+        self.rounds = HiddenRounds(shelf)
 
     def use(self, settings: CompatSettings) -> None:
         """Take over changed settings."""
@@ -229,9 +246,12 @@ class Guard:
         asked = wire.read(body)
         if keeper is not None and keeper.told:
             asked = replace(asked, told=keeper.told)
-        session = asked.conversation or _session(request, asked.session)
+        restored = await self.rounds.restored(principal, asked.messages)
+        named = asked.conversation or _named_session(request, asked.session)
+        session = named or restored.session or new_id("once")
         found = self._meant(principal, asked, wire, session, request.headers.get(HEADER, ""))
-        wanted = self._request(request, principal, asked, found, session)
+        whole = replace(asked, messages=_usable(asked, restored))
+        wanted = self._request(request, principal, whole, found, session)
         delivery = Delivery(self, request, wire, asked, keeper)
         handle = self.host.start_turn(
             principal,
@@ -240,6 +260,8 @@ class Guard:
             sink=delivery.take,
         )
         handle.turn[ASKED] = asked
+        if found.mode != GUARD and not named:
+            handle.turn[KNOWN] = True
         handle.turn[RAN] = handle.turn.plan.models[0]
         delivery.follow(handle)
         headers = {
@@ -343,6 +365,32 @@ class Guard:
             whole=not asked.stream,
         )
 
+    async def keep(self, turn: Turn, said: str) -> None:
+        """Keep what stands behind an answer, as far as its client is not shown it.
+
+        Args:
+            turn: The turn, ended.
+            said: What the gateway has said in the place of calls that it has denied.
+        """
+        asked, ran = turn[ASKED], turn[RAN]
+        made = made_in(turn, said)
+        shows = turn.verbatim and asked.wire != chat_reader.WIRE
+        hidden = is_hidden(made, shows_opaque=shows and self.models.wire(ran) == asked.wire)
+        if not (hidden or KNOWN in turn):
+            return
+        trail = Trail(turn.principal)
+        trail.walk(asked.messages)
+        text = self.host.secrets.redact("".join(message.text for message in made))
+        digests = trail.answer(text, turn.pending)
+        stored = asked.body.get("store") is not False
+        made = made if hidden else []
+        try:
+            session = turn.session.peer
+            await self.rounds.keep(digests, session, made, stored=stored)
+        except StoreError as error:
+            # The answer is whole all the same: its next one will not know of what was hidden.
+            self.host.log.warning("hidden rounds not kept", turn=turn.id, exc_info=error)
+
     # -- within the turn -----------------------------------------------------------------
 
     def refusal(self, turn: Turn, request: ModelRequest) -> Refusal | None:
@@ -383,6 +431,27 @@ class Guard:
         return min(limits)
 
 
+def _usable(asked: Asked, restored: Restored) -> tuple[Message, ...]:
+    """Return a history without thoughts whose signatures fit nothing any longer.
+
+    Raises:
+        WireError: They are needed.
+    """
+    messages, lost = restored.messages, restored.lost
+    if not lost:
+        return messages
+    thinking = asked.body.get("thinking")
+    thinks = isinstance(thinking, dict) and thinking.get("type") != "disabled"
+    if thinks and asked.wire == messages_reader.WIRE and in_a_round(messages, lost):
+        raise WireError.named(
+            LOST,
+            "the results are of a call whose message has hidden rounds, which are kept for 24 h",
+            action="begin a new conversation, or ask without `thinking`",
+            param="messages",
+        )
+    return without_thoughts(messages, lost)
+
+
 def _denied_rounds(turn: Turn, request: ModelRequest) -> int:
     """Return in how many rounds of a turn its model had a call denied."""
     if turn.verbatim and not turn.host_tools:
@@ -396,12 +465,17 @@ def _betas(request: web.Request) -> tuple[tuple[str, str], ...]:
     return tuple((name, request.headers[name]) for name in BETAS if name in request.headers)
 
 
-def _session(request: web.Request, own: str) -> str:
+def _named_session(request: web.Request, own: str) -> str:
+    """Return the client's session by its name; "" where it has none."""
     named = (request.headers.get(name, "") for name in SESSION_HEADERS)
     found = next((one for one in named if one), own)
     if len(found) > LONGEST_SESSION:
         raise bad("", f"found a session of {len(found)} characters, expected 200 at most")
-    return found or new_id("once")
+    return found
+
+
+def _session(request: web.Request, own: str) -> str:
+    return _named_session(request, own) or new_id("once")
 
 
 async def _body(request: web.Request) -> bytes:

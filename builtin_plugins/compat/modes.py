@@ -29,7 +29,7 @@ from hookgate.clients import wire_error
 
 MODES: tuple[Mode, ...] = ("guard", "assist", "agent")
 """From the narrowest to the widest: what the gateway adds to a request."""
-AGENT = "agent"
+GUARD, AGENT = "guard", "agent"
 
 INSTRUCTIONS = {
     chat_reader.WIRE: "messages",
@@ -154,9 +154,15 @@ def agent_request(host: Host, asked: Asked, system_tokens: int) -> TurnRequest:
             "the last message is the assistant's, and an agent begins its answers itself",
             action="end with a message of the user, or with the results of calls",
         )
+    stored = asked.body.get("store") is not False
+    if asked.is_kept_here and not stored:
+        raise bad(
+            "store", "found false beside `conversation`, which is kept", action="leave it out"
+        )
     given = _brought(messages) if asked.is_kept_here else _told(messages)
     return replace(
         given,
+        ephemeral=not stored,
         client_tools=asked.tools,
         parameters=asked.parameters,
         system=system,

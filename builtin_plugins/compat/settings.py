@@ -11,6 +11,8 @@ from hookgate import ModelRef, Section
 
 DENIED = "compat_denied"
 """What a turn ends with whose model was denied its calls too often."""
+LOST = "compat_rounds_lost"
+"""What a history is refused with of which something is needed and not kept any longer."""
 NOT_CARRIED = "compat_not_carried"
 """What a request ends with that the model's wire cannot carry."""
 

@@ -175,9 +175,7 @@ class AnthropicWire:
         """Return the body as the client has sent it, but for what has changed since."""
         body, came = body_of(request)
         if request.messages is not came.messages:
-            body["messages"] = [
-                raw_of(message, self.name) or self._message(message) for message in request.messages
-            ]
+            body["messages"] = self._conversation(request.messages)
         if request.system is not came.system:
             body["system"] = [
                 raw_of(piece, self.name) or {"type": "text", "text": piece.text}
@@ -199,6 +197,24 @@ class AnthropicWire:
         write_changes(body, before, after)
         body["stream"] = True
         return merge_options(self._provider, body, request.options, RESERVED)
+
+    def _conversation(self, messages: Iterable[Message]) -> list[dict[str, Any]]:
+        """Return messages as they came, and those of the gateway between them.
+
+        All results of one message's calls stand in one: those of tools that ran here are joined to
+        those that the client brings.
+        """
+        found: list[dict[str, Any]] = []
+        results = False
+        for message in messages:
+            came = raw_of(message, self.name)
+            made = came or self._message(message)
+            if results and came is None and made["role"] == "user":
+                found[-1]["content"] += made["content"]
+            else:
+                found.append(made)
+            results = came is None and message.role == "tool"
+        return found
 
     def _message(self, message: Message) -> dict[str, Any]:
         """Return a message of a conversation that is sent as it came; no id is written anew."""

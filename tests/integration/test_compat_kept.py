@@ -169,7 +169,11 @@ async def test_a_denied_call_is_in_nothing_that_is_kept(tmp_path: Path) -> None:
         _, found = await one.get(f"{PATH}/{made['id']}")
         assert [item["type"] for item in found["output"]] == ["message"]
         await one.post(PATH, asked("more", previous_response_id=made["id"]))
-    assert [message.tool_uses for message in script.requests[-1].messages] == [(), (), ()]
+    # The model is told of it all the same: that is a hidden round, and no part of the response.
+    _, called, denied, said, _ = script.requests[-1].messages
+    assert [use.id for use in called.tool_uses] == ["c1"]
+    assert "nobody runs a shell here" in denied.tool_results[0].text
+    assert said.text == "nothing"
 
 
 async def test_it_is_kept_for_as_long_as_the_settings_say(tmp_path: Path) -> None:

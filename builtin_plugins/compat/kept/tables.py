@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sqlalchemy import MetaData
+from sqlalchemy import Connection, MetaData, delete, select, update
 
 from hookgate.kit.records import Field, Record
 
@@ -29,3 +29,37 @@ class KeptResponse(Record):
     """Whether somebody wants it to end."""
     body: bytes
     """The input and the response, as they were shown: compressed JSON."""
+
+
+class HiddenRound(Record):
+    """What stands behind an answer, as far as its client was not shown it."""
+
+    __tablename__ = "compat_round"
+    metadata = METADATA
+
+    key: str = Field(primary_key=True)
+    """The digest of the answer and of all before it, as they were shown, and of whose it is."""
+    answer: str = Field(index=True)
+    """The digest of the answer alone."""
+    session: str
+    """The client's session that it was given in."""
+    made: int = Field(index=True)
+    messages: bytes
+    """The messages in its place: compressed JSON; empty once they are not kept any longer."""
+
+
+def forget_rounds(connection: Connection, kept: int, known: int, most: int) -> None:
+    """Forget what was hidden.
+
+    Args:
+        connection: The store.
+        kept: Since when it is kept; of what is older it is known that there was something.
+        known: Since when that is known.
+        most: How many of the latest are known at most.
+    """
+    rows = HiddenRound.table
+    old = update(rows).where(rows.c.made < kept, rows.c.messages != b"")
+    connection.execute(old.values(messages=b""))
+    latest = select(rows.c.made).order_by(rows.c.made.desc()).offset(most).limit(1)
+    beyond = connection.execute(latest).scalar()
+    connection.execute(delete(rows).where(rows.c.made <= max(beyond or 0, known)))

@@ -298,7 +298,9 @@ def carried(provider: str, request: ModelRequest, protocol: str) -> Iterable[Mes
         if role not in (None, "user", "assistant", "tool"):
             cannot_carry(provider, protocol, f"the role `{role}` of message {place} in its place")
         for part in message.parts:
-            if isinstance(part, Opaque) and part.provider != provider:
+            # What another provider has said in a round that the client has not seen is left out.
+            is_own = message.raw is None and part.raw is None
+            if isinstance(part, Opaque) and part.provider != provider and not is_own:
                 kind = part.data.get("type", "unknown")
                 cannot_carry(provider, protocol, f"the part `{kind}` of message {place}")
     return neighbours_joined(request.messages)

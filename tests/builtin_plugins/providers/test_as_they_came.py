@@ -104,6 +104,9 @@ def request_of(wire: str, body: dict[str, Any], **more: Any) -> ModelRequest:
     return replace(first, baseline=first)
 
 
+BASH_USE = {"type": "tool_use", "id": "c1", "name": "Bash", "input": {}}
+BASH_RESULT = {"type": "tool_result", "tool_use_id": "c1", "content": "a.txt"}
+
 # -- what clients send, with fields that nobody here knows --------------------------------
 
 WORDS = st.text(max_size=12)
@@ -402,6 +405,34 @@ def test_calls_that_came_one_by_one_are_together_with_their_results(wire: str) -
 
     assert sent.count("came of a") == sent.count("came of b") == 1
     assert "no result" not in sent
+
+
+def test_results_of_both_sides_stand_in_one_message_of_anthropics() -> None:
+    wire = "anthropic-messages"
+    body: dict[str, Any] = {
+        "model": "m",
+        "messages": [
+            {"role": "user", "content": "go"},
+            {"role": "assistant", "content": [BASH_USE]},
+            {"role": "user", "content": [BASH_RESULT, {"type": "text", "text": "go on", "x": 1}]},
+        ],
+    }
+    request = request_of(wire, body)
+    go, calls, brought = request.messages
+    clock = ToolUse(id="h1", name="clock", input={})
+    hidden = Message(role="assistant", parts=(clock, *calls.parts), turn="turn_1")
+    own = (ToolResultPart(tool_use_id="h1", content="noon"),)
+    found = Message(role="tool", parts=own, turn="turn_1")
+    result, text = brought.parts
+    rest = [replace(brought, role="tool", parts=(result,)), replace(brought, parts=(text,))]
+    changed = replace(request, messages=(go, hidden, found, *rest))
+
+    sent = WIRES[wire].body(changed)["messages"]
+
+    assert [message["role"] for message in sent] == ["user", "assistant", "user"]
+    assert [block["id"] for block in sent[1]["content"]] == ["h1", "c1"]
+    assert [block.get("tool_use_id") for block in sent[2]["content"]] == ["h1", "c1", None]
+    assert sent[2]["content"][1:] == body["messages"][2]["content"]
 
 
 # -- answers -------------------------------------------------------------------------------
