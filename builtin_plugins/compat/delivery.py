@@ -8,7 +8,7 @@ while a slow reader has not taken what was written, the request's own task is wa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -70,7 +70,7 @@ class Delivery:
         self._wire = wire
         self._writer = wire.writer(asked)
         self._keeper = keeper
-        self._streamed = asked.stream
+        self.streamed = asked.stream
         self._stream: EventStream | None = None
         self._frames: list[WireFrame | Comment] = []
         """What is still to be sent."""
@@ -82,14 +82,19 @@ class Delivery:
         self._limits: list[asyncio.TimerHandle] = []
         self._ping: asyncio.TimerHandle | None = None
 
-    def follow(self, handle: TurnHandle) -> None:
-        """Take what a turn comes to, too; what becomes of it without its client is settled here."""
+    def follow(self, handle: TurnHandle, *, watched: bool = True) -> None:
+        """Take what a turn comes to, too; what becomes of it without its client is settled here.
+
+        Args:
+            handle: The turn.
+            watched: Whether it ends once its client has gone.
+        """
         self._handle = handle
         handle.detach()
         handle.task.add_done_callback(lambda _: self._over())
-        if self._keeper is None or not self._keeper.background:
+        if watched:
             self._look()
-        if self._wire.pings and self._streamed:
+        if self._wire.pings and self.streamed:
             self._quiet()
 
     # -- what the turn says ------------------------------------------------------------------
@@ -113,7 +118,7 @@ class Delivery:
         stream = self._stream
         if stream is not None and not stream.waiting and self._failure is None:
             self._pass_on(stream)
-        elif self._streamed:
+        elif self.streamed:
             self._news.set()
 
     def _pass_on(self, stream: EventStream) -> None:
@@ -158,7 +163,7 @@ class Delivery:
         said = [frame for frame in frames if not isinstance(frame, Comment)]
         body = dumps(self._wire.fold(said))
         return web.Response(
-            body=body, content_type="application/json", headers=self._with_model(headers)
+            body=body, content_type="application/json", headers=self.with_model(headers)
         )
 
     async def behind(self) -> WireFrame:
@@ -175,6 +180,27 @@ class Delivery:
             self._close()
         return self._wire.fold(one for one in frames if not isinstance(one, Comment))
 
+    async def pieces(self) -> AsyncIterator[list[WireFrame]]:
+        """Yield what is written, as it comes, for more readers than one.
+
+        Raises:
+            Exception: What the turn ended with.
+        """
+        try:
+            while await self._more():
+                frames, self._frames = self._frames, []
+                if said := [frame for frame in frames if not isinstance(frame, Comment)]:
+                    yield said
+        finally:
+            self._close()
+
+    async def failed(self, error: Exception) -> list[WireFrame]:
+        """Return the last frames of an answer that has failed after its beginning."""
+        told = describe_error(self._host, error)
+        frames = list(self._writer.fail(told, request_id(self._request)))
+        await self._keep(frames)
+        return frames
+
     def head(self) -> WireFrame:
         """Return what is known of a response of the Responses API before it has begun."""
         assert isinstance(self._writer, ResponsesWriter), "no other wire asks for it later"
@@ -188,15 +214,15 @@ class Delivery:
         """
         try:
             await self._more()
-            headers = self._with_model(headers)
+            headers = self.with_model(headers)
             async with EventStream(self._request, headers=headers) as stream:
                 await self._send(stream)
         finally:
             self._close()
-        self._leave()
+        self.leave()
         return stream.response
 
-    def _with_model(self, headers: Mapping[str, str]) -> dict[str, str]:
+    def with_model(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Return the headers of an answer, with the model that gave it."""
         return {**headers, "x-hookgate-model": str(self._handle.turn[RAN])}
 
@@ -209,10 +235,7 @@ class Delivery:
         except ConnectionResetError:
             raise
         except Exception as error:  # noqa: BLE001 - the client is told in its wire's form
-            told = describe_error(self._host, error)
-            failed = list(self._writer.fail(told, request_id(self._request)))
-            await self._keep(failed)
-            self._frames += failed
+            self._frames += await self.failed(error)
             await stream.flush()
             self._pass_on(stream)
         else:
@@ -303,10 +326,11 @@ class Delivery:
             return
         transport = self._request.transport
         if transport is None or transport.is_closing():
-            self._leave()
+            self.leave()
             return
         asyncio.get_running_loop().call_later(LOOK, self._look)
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """End the turn of a client that has gone, where the settings have it so."""
         if self._guard.settings.cancel_on_disconnect:
             self._handle.cancel("its client has gone")

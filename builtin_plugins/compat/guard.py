@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from aiohttp import web
@@ -27,6 +27,7 @@ from hookgate import (
     Refusal,
     StoreError,
     Turn,
+    TurnHandle,
     TurnKey,
     TurnRequest,
     WireError,
@@ -42,6 +43,7 @@ from hookgate.builtin_plugins.compat.errors import (
     is_anthropic,
 )
 from hookgate.builtin_plugins.compat.fields import BROUGHT_TAINT, Asked, bad, json_object
+from hookgate.builtin_plugins.compat.kept import idempotency
 from hookgate.builtin_plugins.compat.kept.responses import Keeper, KeptResponses
 from hookgate.builtin_plugins.compat.kept.rounds import (
     HiddenRounds,
@@ -128,6 +130,33 @@ RESPONSES = Wire(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A request, and what is known of it before its turn begins.
+
+    Attributes:
+        request: The request.
+        wire: The wire that it is of.
+        principal: Who asks.
+        asked: What it says.
+        found: What its model means.
+        session: The client's session.
+        named: Whether the client has named it.
+        keeper: Keeps its answer; None where nothing is kept.
+        restored: Its history, with what the client was not shown.
+    """
+
+    request: web.Request
+    wire: Wire
+    principal: Principal
+    asked: Asked
+    found: Meant
+    session: str
+    named: bool
+    keeper: Keeper | None
+    restored: Restored
+
+
 class Guard:
     """Answers requests of the vendors' wires.
 
@@ -143,6 +172,7 @@ class Guard:
         shelf = Shelf(host)
         self.kept = KeptResponses(host, shelf, settings)
         self.rounds = HiddenRounds(shelf)
+        self.answers = idempotency.Answers(host, shelf)
 
     def use(self, settings: CompatSettings) -> None:
         """Take over changed settings."""
@@ -250,29 +280,53 @@ class Guard:
         named = asked.conversation or _named_session(request, asked.session)
         session = named or restored.session or new_id("once")
         found = self._meant(principal, asked, wire, session, request.headers.get(HEADER, ""))
-        whole = replace(asked, messages=_usable(asked, restored))
-        wanted = self._request(request, principal, whole, found, session)
-        delivery = Delivery(self, request, wire, asked, keeper)
+        asking = Asking(
+            request, wire, principal, asked, found, session, bool(named), keeper, restored
+        )
+        one = idempotency.named(request, principal, body, found)
+        if one is not None and not (keeper is not None and keeper.background):
+
+            async def begin() -> tuple[Delivery, Mapping[str, str]]:
+                delivery, _, headers = await self._begin(asking, watched=False)
+                return delivery, headers
+
+            return await self.answers.answer(request, wire, one, begin, stream=asked.stream)
+        if keeper is not None and keeper.background:
+            delivery, handle, headers = await self._begin(asking, watched=False)
+            return await self.kept.begun(keeper, delivery, handle, headers)
+        delivery, _, headers = await self._begin(asking)
+        return await (delivery.stream if asked.stream else delivery.whole)(headers)
+
+    async def _begin(
+        self, asking: Asking, *, watched: bool = True
+    ) -> tuple[Delivery, TurnHandle, dict[str, str]]:
+        """Start the turn of a request; return what brings its answer, the turn, and headers.
+
+        Raises:
+            WireError: The mode, or the model, cannot take the request.
+        """
+        request, asked, wire, found = asking.request, asking.asked, asking.wire, asking.found
+        whole = replace(asked, messages=_usable(asked, asking.restored))
+        wanted = self._request(request, asking.principal, whole, found, asking.session)
+        delivery = Delivery(self, request, wire, asked, asking.keeper)
         handle = self.host.start_turn(
-            principal,
+            asking.principal,
             Origin(provenance=Provenance.EXTERNAL_USER, path="compat"),
             wanted,
             sink=delivery.take,
         )
         handle.turn[ASKED] = asked
-        if found.mode != GUARD and not named:
+        if found.mode != GUARD and not asking.named:
             handle.turn[KNOWN] = True
         handle.turn[RAN] = handle.turn.plan.models[0]
-        delivery.follow(handle)
+        delivery.follow(handle, watched=watched)
         headers = {
             **id_headers(request),
             "x-hookgate-turn": handle.turn.id,
             "x-hookgate-mode": found.mode,
             **await limit_headers(self.host, handle.turn, anthropic=wire is MESSAGES),
         }
-        if keeper is not None and keeper.background:
-            return await self.kept.begun(keeper, delivery, handle, headers)
-        return await (delivery.stream if asked.stream else delivery.whole)(headers)
+        return delivery, handle, headers
 
     def _meant(
         self, principal: Principal, asked: Asked, wire: Wire, session: str = "", wanted: str = ""

@@ -6,7 +6,14 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from hookgate import Access, Host, ModelRequest, Refusal, Routes, Turn
-from hookgate.builtin_plugins.compat.settings import DENIED, LOST, NOT_CARRIED, CompatSettings, Path
+from hookgate.builtin_plugins.compat.settings import (
+    DENIED,
+    LOST,
+    NOT_CARRIED,
+    REUSED,
+    CompatSettings,
+    Path,
+)
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
@@ -78,6 +85,7 @@ class Plugin:
         routes.errors("/anthropic", _shaped)
         routes.error_code(DENIED, 403, "The model's calls were denied too often.")
         routes.error_code(LOST, 409, "The conversation needs what is not kept any longer.")
+        routes.error_code(REUSED, 409, "The Idempotency-Key is that of another request.")
         routes.error_code(NOT_CARRIED, 400, "The model's wire cannot carry a field of the request.")
 
     @hookimpl

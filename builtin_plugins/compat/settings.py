@@ -13,6 +13,8 @@ DENIED = "compat_denied"
 """What a turn ends with whose model was denied its calls too often."""
 LOST = "compat_rounds_lost"
 """What a history is refused with of which something is needed and not kept any longer."""
+REUSED = "compat_key_reused"
+"""What a request ends with whose Idempotency-Key is that of another one."""
 NOT_CARRIED = "compat_not_carried"
 """What a request ends with that the model's wire cannot carry."""
 

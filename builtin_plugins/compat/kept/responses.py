@@ -212,7 +212,7 @@ class KeptResponses:
     async def begun(
         self, keeper: Keeper, delivery: Delivery, handle: TurnHandle, headers: Mapping[str, str]
     ) -> web.Response:
-        """Let a response run on, and return what can be asked for later."""
+        """Let a response run on, and answer with what can be asked for later."""
         head = {**delivery.head(), "status": "queued"}
         runs = self._shelf.now() + LOST
         await self.put(keeper, {**head, "status": "in_progress"}, runs=runs)

@@ -63,3 +63,23 @@ def forget_rounds(connection: Connection, kept: int, known: int, most: int) -> N
     latest = select(rows.c.made).order_by(rows.c.made.desc()).offset(most).limit(1)
     beyond = connection.execute(latest).scalar()
     connection.execute(delete(rows).where(rows.c.made <= max(beyond or 0, known)))
+
+
+class KeptAnswer(Record):
+    """An answer that whoever sends its request again gets once more."""
+
+    __tablename__ = "compat_answer"
+    metadata = METADATA
+
+    principal: str = Field(primary_key=True)
+    key: str = Field(primary_key=True)
+    """What the client has named its request, or what it is."""
+    digest: str
+    """SHA-256 of the path and the body, in hex."""
+    claim: str
+    """Tells which of two that came at once is the first."""
+    expires: int = Field(index=True)
+    runs_until: int
+    """While it runs: when it counts as lost, unless it is heard of before; then 0."""
+    body: bytes
+    """Headers and frames: compressed JSON."""
