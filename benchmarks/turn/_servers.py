@@ -276,13 +276,30 @@ def running(
 
 
 @contextlib.contextmanager
-def litellm(python: str, upstream_port: int, home: Path) -> Iterator[Running]:
-    """Run LiteLLM's proxy, of the environment of the interpreter `python`."""
+def litellm(
+    python: str,
+    upstream_port: int,
+    home: Path,
+    *,
+    model: str = "openai/m",
+    base: str = "/v1",
+    path: str = "/v1/chat/completions",
+) -> Iterator[Running]:
+    """Run LiteLLM's proxy, of the environment of the interpreter `python`.
+
+    Args:
+        python: The interpreter.
+        upstream_port: Where the model is asked.
+        home: A folder of its own.
+        model: The model as LiteLLM calls it; its clients call it ``m``.
+        base: The path below which the model is asked.
+        path: The path that its clients ask.
+    """
     port = free_port()
     config = home / "litellm.yaml"
     config.write_text(
-        "model_list:\n- model_name: m\n  litellm_params:\n    model: openai/m\n"
-        f"    api_base: http://127.0.0.1:{upstream_port}/v1\n    api_key: none\n"
+        f"model_list:\n- model_name: m\n  litellm_params:\n    model: {model}\n"
+        f"    api_base: http://127.0.0.1:{upstream_port}{base}\n    api_key: none\n"
     )
     program = Path(python).with_name("litellm")
     command = [str(program), "--config", str(config), "--port", str(port), "--host", "127.0.0.1"]
@@ -291,7 +308,7 @@ def litellm(python: str, upstream_port: int, home: Path) -> Iterator[Running]:
         "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
     }
     with started(command, port, environment) as process:
-        yield Running(process, f"http://127.0.0.1:{port}/v1/chat/completions")
+        yield Running(process, f"http://127.0.0.1:{port}{path}")
 
 
 @contextlib.contextmanager

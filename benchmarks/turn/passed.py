@@ -3,9 +3,11 @@
 A request as Claude Code's: 76 KB, 24 tools, streamed, answered by 60 pieces of text. It goes to a
 bare aiohttp relay, which reads it and passes it on and the answer back, and to a gateway with all
 its plugins, policy, metering and audit among them. All servers are processes of their own; both are
-asked in turns within one run, and the CPU time of the serving process is read.
+asked in turns within one run, and the CPU time of the serving process is read. With
+``--litellm PYTHON`` (or $HOOKGATE_LITELLM), an interpreter with ``litellm[proxy]`` installed, its
+proxy takes part, which judges and records nothing.
 
-    python -m benchmarks.turn.passed [--quick]
+    python -m benchmarks.turn.passed [--quick] [--litellm PYTHON]
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -26,13 +29,14 @@ import aiohttp
 from aiohttp import web
 
 from benchmarks.report import Figure, report
-from benchmarks.turn._servers import Running, free_port, started
+from benchmarks.turn._servers import Running, free_port, litellm, started
 from hookgate.core.gateway.access.tokens import new_token
 
 PIECES = 60
 TOOLS = 24
 SIZE = 76_000
 LARGE = 64 * 1024 * 1024
+PROXY = "LiteLLM's proxy"
 
 
 def request(number: int, model: str = "mock/big") -> bytes:
@@ -187,6 +191,10 @@ def running(name: str, **settings: Any) -> Iterator[Running]:
 # -- the measurement -------------------------------------------------------------------
 
 
+MODELS = {"litellm": "m"}
+"""What a server calls the model, where that is not ``mock/big``."""
+
+
 async def asked(session: aiohttp.ClientSession, server: Running, body: bytes) -> float:
     """Ask once; return the milliseconds until the first piece of text was there."""
     began = time.perf_counter()
@@ -211,7 +219,8 @@ async def measure(servers: dict[str, Running], rounds: int, each: int) -> dict[s
     async with aiohttp.ClientSession() as session:
         for at in range(rounds + 1):
             for name, server in servers.items():
-                bodies = [request(number := number + 1) for _ in range(each)]
+                model = MODELS.get(name, "mock/big")
+                bodies = [request(number := number + 1, model) for _ in range(each)]
                 before = server.cpu()
                 times = [await asked(session, server, body) for body in bodies]
                 if at:  # The first round warms.
@@ -231,10 +240,49 @@ async def streams(server: Running, count: int) -> float:
         return (time.perf_counter() - began) * 1000 / count
 
 
+def figures(found: dict[str, list[Any]], together: float) -> list[Figure]:
+    """Return what was measured, beside what passes the request on and does nothing else."""
+    bare, guarded = (statistics.median(found[name][0]) for name in ("relay", "gateway"))
+    early, late = (statistics.median(found[name][1]) for name in ("relay", "gateway"))
+    against = "the bare relay"
+    beside: list[Figure] = []
+    if "litellm" in found:
+        cpu, first = (statistics.median(found["litellm"][which]) for which in (0, 1))
+        beside = [
+            Figure(name="CPU of LiteLLM's proxy", value=cpu, unit="ms"),
+            Figure(name="CPU of the gateway", value=guarded / cpu, unit="ratio", against=PROXY),
+            Figure(
+                name="its first piece, later by", value=first - early, unit="ms", against=against
+            ),
+        ]
+    return [
+        Figure(name="CPU of the relay", value=bare, unit="ms"),
+        Figure(name="CPU of the gateway", value=guarded, unit="ms"),
+        Figure(
+            name="CPU beyond 1.5 times the relay",
+            value=guarded - 1.5 * bare,
+            unit="ms",
+            against=against,
+            goal=1.0,
+        ),
+        Figure(
+            name="first piece of text, later by",
+            value=late - early,
+            unit="ms",
+            against=against,
+            goal=2.0,
+        ),
+        Figure(name="50 streams of one session, each", value=together, unit="ms"),
+        *beside,
+    ]
+
+
 def main() -> None:
     """Measure, and print."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--quick", action="store_true", help="a short form")
+    named = os.environ.get("HOOKGATE_LITELLM", "")
+    parser.add_argument("--litellm", metavar="PYTHON", default=named)
     parser.add_argument("--serve", nargs=2, metavar=("NAME", "SETTINGS"), help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.serve:
@@ -253,33 +301,15 @@ def main() -> None:
                 running("gateway", to=model.url, home=home, token=new_token()[0])
             ),
         }
+        if chosen.litellm:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            port = int(model.url.rpartition(":")[2])
+            # Its clients ask below the address that is given here.
+            proxy = litellm(chosen.litellm, port, folder, model="anthropic/big", base="", path="")
+            servers["litellm"] = stack.enter_context(proxy)
         found = asyncio.run(measure(servers, rounds, each))
         together = asyncio.run(streams(servers["gateway"], 50))
-    bare, guarded = (statistics.median(found[name][0]) for name in ("relay", "gateway"))
-    early, late = (statistics.median(found[name][1]) for name in ("relay", "gateway"))
-    against = "the bare relay"
-    report(
-        "a coding agent's request, guarded",
-        [
-            Figure(name="CPU of the relay", value=bare, unit="ms"),
-            Figure(name="CPU of the gateway", value=guarded, unit="ms"),
-            Figure(
-                name="CPU beyond 1.5 times the relay",
-                value=guarded - 1.5 * bare,
-                unit="ms",
-                against=against,
-                goal=1.0,
-            ),
-            Figure(
-                name="first piece of text, later by",
-                value=late - early,
-                unit="ms",
-                against=against,
-                goal=2.0,
-            ),
-            Figure(name="50 streams of one session, each", value=together, unit="ms"),
-        ],
-    )
+    report("a coding agent's request, guarded", figures(found, together))
 
 
 if __name__ == "__main__":

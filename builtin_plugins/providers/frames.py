@@ -208,7 +208,7 @@ class AnthropicFrames(AnthropicReader):
                 return self._of_block(event, said)
             case "content_block_delta":
                 said = self._delta(event)
-                return self._of_block(event, said)
+                return (_with_event(said[0], event),) if said else self._of_block(event, said)
             case "content_block_stop":
                 block = self._blocks.pop(self._index(event), None)
                 frames = [*(block.frames if block is not None else ()), event]
@@ -245,8 +245,7 @@ class AnthropicFrames(AnthropicReader):
     def _of_block(self, event: dict[str, Any], said: Sequence[ModelEvent]) -> Sequence[ModelEvent]:
         """Return what a piece of a block says: of one that is judged or read whole, nothing."""
         if said:
-            (one,) = said
-            return (_with_event(one, event),)
+            return [_with_event(one, event) for one in said]
         block = self._blocks.get(self._index(event))
         if block is None or block.start.get("type") in ("text", "thinking"):
             return (_frame(event),)

@@ -770,6 +770,15 @@ class Turn:
         self._events += 1
         self.client(self.named(event))
 
+    def say(self, kind: str, text: str, value: Any = None) -> None:
+        """Emit some text of the answer, of which many pieces come. For the loop."""
+        self._events += 1
+        seen, now = self._may_be_seen_by, perf_counter()
+        data, session = {"text": text}, str(self.session)
+        event = Event(kind, data, self.id, session, "chat", now, seen, self._events, value)
+        self.client(event)
+        self.sink(event)
+
     def _may_be_seen_by(self, principal: Principal) -> bool:
         return principal.may_see(self.root.address)
 

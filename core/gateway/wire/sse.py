@@ -243,9 +243,12 @@ class EventStream:
         Args:
             events: The name and the data of each; see `encode_event`.
         """
+        frames: list[bytes] = []
+        for event, data in events:
+            frames.append(encode_event(data, event=event))
         # An empty piece would be the end of the answer.
-        if frames := b"".join([encode_event(data, event=event) for event, data in events]):
-            self._put(frames)
+        if frames:
+            self._put(b"".join(frames))
 
     def comment(self, text: str) -> None:
         """Send a line that readers pass over."""

@@ -139,11 +139,11 @@ class Reply:
 
     def _tell(self, kind: str, text: str, event: ModelEvent | None = None) -> None:
         if not self._as_it_comes:
-            self._turn.emit(Event(kind, {"text": text}, scope="chat"))
+            self._turn.say(kind, text)
             return
         if not self._begun:
             self._begin()
-        self._turn.emit(Event(kind, {"text": text}, scope="chat", value=event))
+        self._turn.say(kind, text, event)
         if self._frames:
             self._tell_frames()
 
