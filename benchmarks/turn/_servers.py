@@ -168,7 +168,9 @@ async def serve(path: str, handler: Any, port: int) -> None:
     await asyncio.Event().wait()
 
 
-async def gateway(port: int, upstream_port: int, home: str, token: str, *, vectors: bool) -> None:
+async def gateway(
+    port: int, upstream_port: int, home: str, token: str, *, vectors: bool, database: str = ""
+) -> None:
     """The gateway with all builtin plugins, and the collector as `hookgate serve` has it."""
     gc.disable()
     from hookgate import Gateway, Settings
@@ -179,6 +181,8 @@ async def gateway(port: int, upstream_port: int, home: str, token: str, *, vecto
     plugin: dict[str, object] = {"providers": {"mock": {"kind": "openai", "base_url": base}}}
     if not vectors:
         plugin["embedding"] = {"embedder": "none"}
+    if database:
+        plugin["storage"] = {"url": database}
     path = Path(home) / "token"
     path.touch(mode=0o600)
     path.write_text(token)
