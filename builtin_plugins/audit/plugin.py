@@ -103,18 +103,30 @@ class Plugin:
         return JsonLinesWriter(file, failed=failed)
 
     async def _made_sealer(self, host: Host) -> Sealer:
+        former = await asyncio.to_thread(self._former_sealers)
         name = self._settings.key_secret
         if not name:
             path = self._settings.key_file or host.settings.home / "audit.key"
             key = await asyncio.to_thread(key_from_file, path)
-            return Sealer(key, await asyncio.to_thread(made_at, path))
+            return Sealer(key, await asyncio.to_thread(made_at, path), former)
         value = host.secrets.get(name)
         if value is None:
             raise StartError(
                 f"`plugin.audit.key_secret` names the secret {name!r}, which is not there: set it, "
                 "or take the setting away for a key in a file"
             )
-        return Sealer(key_from_secret(value, name))
+        return Sealer(key_from_secret(value, name), former=former)
+
+    def _former_sealers(self) -> list[Sealer]:
+        found = []
+        for path in self._settings.former_keys:
+            try:
+                found.append(Sealer(key_from_file(path, make=False), made_at(path)))
+            except StartError as error:
+                raise StartError(
+                    f"`plugin.audit.former_keys` names {path}: {error.args[0]}"
+                ) from error
+        return found
 
     async def _keeper(self, host: Host, sealer: Sealer) -> AuditKeeper:
         tables, store = await tables_of(

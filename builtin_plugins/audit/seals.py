@@ -68,21 +68,25 @@ def parse_head(text: str) -> Head | None:
 
 
 class Sealer:
-    """Seals rows with one key.
+    """Seals rows with one key, and knows rows that were sealed with those before it.
 
     Args:
         key: The key.
         since: Since when there is the key, as rows write times; "" where that is not known.
+        former: Sealers with the keys of before, which seal nothing any more.
 
     Attributes:
         name: Names the key in rows without telling it: the beginning of its SHA-256.
-        since: See above. No row that is newer can be from before there were seals.
+        since: Since when there is the first of the keys. No row that is newer can be from before
+            there were seals.
     """
 
-    def __init__(self, key: bytes, since: str = "") -> None:
+    def __init__(self, key: bytes, since: str = "", former: Iterable[Sealer] = ()) -> None:
         self._key = key
-        self.since = since
-        self.name = hashlib.sha256(b"hookgate audit key\n" + key).hexdigest()[:16]
+        self._former = {one.name: one for one in former}
+        known = (since, *(one.since for one in self._former.values()))
+        self.since: str = min(filter(None, known), default="")
+        self.name: str = hashlib.sha256(b"hookgate audit key\n" + key).hexdigest()[:16]
 
     def seal(self, row: Mapping[str, Any], before: str) -> str:
         """Return the seal of `row`, in hex.
@@ -94,9 +98,14 @@ class Sealer:
         covered = canonical({"before": before, "row": [row[name] for name in SEALED]})
         return hmac.new(self._key, covered, hashlib.sha256).hexdigest()
 
+    def knows(self, name: str) -> bool:
+        """Whether `name` is that of its key, or of one before it."""
+        return name == self.name or name in self._former
+
     def fits(self, row: Mapping[str, Any], before: str) -> bool:
-        """Whether the seal in `row` is the one that it has to have."""
-        return hmac.compare_digest(str(row["seal"]), self.seal(row, before))
+        """Whether the seal in `row` is the one that it has to have, by the key that it names."""
+        by = self._former.get(str(row["key"]), self)
+        return hmac.compare_digest(str(row["seal"]), by.seal(row, before))
 
     def chained(self, row: Mapping[str, Any], head: Head | None) -> dict[str, Any]:
         """Return `row` with its number and its seal.
@@ -131,8 +140,12 @@ def key_from_secret(value: str, name: str) -> bytes:
     return raw
 
 
-def key_from_file(path: Path) -> bytes:
+def key_from_file(path: Path, *, make: bool = True) -> bytes:
     """Return the key in `path`; make one where there is no file. It blocks.
+
+    Args:
+        path: The file.
+        make: Whether one is made. A key of before has to be there.
 
     Raises:
         StartError: The file cannot be read or made, or holds no key.
@@ -141,6 +154,8 @@ def key_from_file(path: Path) -> bytes:
         try:
             raw = path.read_bytes()
         except FileNotFoundError:
+            if not make:
+                raise
             raw = _made(path)
     except OSError as error:
         raise StartError(f"the key of the audit, {path}, cannot be read: {error}") from error
@@ -388,7 +403,7 @@ class Verifier:
             return
         if not seal:
             self._fault(chain, seq, "its seal was taken off")
-        elif row["key"] != self._sealer.name:
+        elif not self._sealer.knows(str(row["key"])):
             name = str(row["key"]) or "none"
             found.foreign[name] = found.foreign.get(name, 0) + 1
         elif not self._sealer.fits(row, own.seal if own else ""):

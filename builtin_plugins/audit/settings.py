@@ -28,6 +28,9 @@ class AuditSettings(Section):
     made at the first start. Who can read it can rebuild the record: keep it on another disk."""
     key_secret: str = Field(default="", max_length=128)
     """The name of a secret that holds the key instead, at least 32 bytes."""
+    former_keys: tuple[Path, ...] = ()
+    """Files with keys of before: rows that were sealed with them are verified, and none is sealed
+    with them any more. Who has one can add chains that look as old as it is."""
     redact: tuple[str, ...] = ("*password*", "*passwd*", "*secret*", "*token*", "*api_key*")
     """Globs of the names of arguments whose values are not recorded, at any depth; `TOOL.NAME`
     is about one tool's alone."""

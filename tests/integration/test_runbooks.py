@@ -118,9 +118,7 @@ def test_a_runbook_runs_as_it_stands(title: str, block: str, machine: dict[str, 
     if "access token" in title:
         assert re.search(r"laptop-2\s", said)
     if "key of the audit" in title:
-        assert "sealed with another key" in said
-        assert (home / "audit.key").read_bytes() != (
-            Path(machine["BACKUPS"]) / "audit.key.former"
-        ).read_bytes()
+        assert "sealed with another key" not in said
+        assert (home / "audit.key").read_bytes() != (home / "audit.key.former").read_bytes()
     # Whatever was done, the gateway serves behind it.
     run("hookgate chat 'what is 2+2?'", machine)

@@ -13,7 +13,7 @@ from tests.support.script import until
 from hookgate.builtin_plugins.audit.operations import AuditListParams
 from hookgate.builtin_plugins.audit.plugin import Plugin
 from hookgate.builtin_plugins.audit.settings import AuditSettings
-from hookgate.core.domain.errors import StoreUnavailableError, TurnError
+from hookgate.core.domain.errors import StartError, StoreUnavailableError, TurnError
 from hookgate.core.domain.events import MetricRecord
 from hookgate.core.domain.ports import AUDIT
 from hookgate.core.domain.tools import Decision, ToolResult
@@ -45,6 +45,19 @@ async def rows(host: Host, plugin: Plugin, **params: Any) -> Any:
     operation = plugin.list_operations(host)[0]
     invocation = Invocation(host=host, principal=Principal.owner())
     return await operation.handler(invocation, AuditListParams(**params))
+
+
+async def test_a_key_of_before_has_to_be_there_and_is_none_that_is_made(tmp_path: Path) -> None:
+    former = tmp_path / "audit.key.former"
+    with pytest.raises(StartError, match=r"plugin\.audit\.former_keys.*audit\.key\.former"):
+        async with opened(tmp_path, former_keys=(former,)):
+            pass
+    assert not former.exists()
+
+    former.write_text("short")
+    with pytest.raises(StartError, match=r"former_keys.*found 5 bytes"):
+        async with opened(tmp_path, former_keys=(former,)):
+            pass
 
 
 async def test_decision_and_outcome_of_a_call_are_in_the_store(tmp_path: Path) -> None:

@@ -229,6 +229,41 @@ async def test_rows_of_another_key_are_counted_and_are_not_verified(tmp_path: Pa
     assert found.foreign == {SEALER.name: 8}
 
 
+async def test_rows_of_a_former_key_are_verified_with_it(tmp_path: Path) -> None:
+    rotated = Sealer(b"o" * 32, since="2999-01-01T00:00:00.000000+00:00", former=[SEALER])
+    async with recorded(tmp_path) as store:
+        assert (await verified(store, sealer=rotated)).ok
+        others = await verified(store, sealer=Sealer(b"o" * 32, former=[Sealer(b"p" * 32)]))
+        assert others.foreign == {SEALER.name: 8}
+
+        def alter(connection: Connection, rows: list[dict[str, Any]]) -> None:
+            connection.execute(update(ENTRIES).where(at(rows[2])).values(tool="other"))
+
+        await changed(store, alter)
+        fault = (await verified(store, sealer=rotated)).fault
+    assert fault is not None
+    assert "its seal does not fit" in fault.what
+
+
+async def test_a_seal_by_the_new_key_does_not_pass_for_one_by_the_former(tmp_path: Path) -> None:
+    rotated = Sealer(b"o" * 32, former=[SEALER])
+
+    def renamed(connection: Connection, rows: list[dict[str, Any]]) -> None:
+        connection.execute(update(ENTRIES).where(at(rows[0])).values(key=rotated.name))
+
+    async with recorded(tmp_path) as store:
+        await changed(store, renamed)
+        fault = (await verified(store, sealer=rotated)).fault
+    assert fault is not None
+    assert "its seal does not fit" in fault.what
+
+
+def test_what_is_newer_than_the_first_of_the_keys_has_a_seal() -> None:
+    first = Sealer(KEY, since="2026-01-01T00:00:00.000000+00:00")
+    rotated = Sealer(b"o" * 32, since="2026-06-01T00:00:00.000000+00:00", former=[first])
+    assert rotated.since == first.since
+
+
 async def test_rows_from_before_there_were_seals_are_counted_and_cannot_come_later(
     tmp_path: Path,
 ) -> None:
