@@ -29,7 +29,11 @@ LIMIT = 40.0
 
 @contextmanager
 def served(
-    hookgate: CommandLine, *words: str, found: Callable[[], str] | None = None, **more: Any
+    hookgate: CommandLine,
+    *words: str,
+    found: Callable[[], str] | None = None,
+    environ: dict[str, str] | None = None,
+    **more: Any,
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run ``hookgate serve`` in a process of its own until the block ends.
 
@@ -42,7 +46,7 @@ def served(
 
     process = subprocess.Popen(
         [sys.executable, "-m", "hookgate", "serve", *words],
-        env={"HOOKGATE_GATEWAY__LIMITS__DRAIN_WAIT_SECONDS": "0", **hookgate.environ},
+        env=environ or {"HOOKGATE_GATEWAY__LIMITS__DRAIN_WAIT_SECONDS": "0", **hookgate.environ},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

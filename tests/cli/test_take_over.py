@@ -70,18 +70,25 @@ class Users:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
 async def test_a_gateway_that_is_taken_over_from_refuses_nobody(
-    hookgate: CommandLine, short: bool
+    store: str, hookgate: CommandLine, short: bool, request: pytest.FixtureRequest
 ) -> None:
     port = free_port()
     users = Users(f"http://127.0.0.1:{port}", 8)
-    with served(hookgate, "--port", str(port)) as (old, _):
+    environ = {"HOOKGATE_GATEWAY__LIMITS__DRAIN_WAIT_SECONDS": "0.5", **hookgate.environ}
+    if store == "postgres":
+        environ["HOOKGATE_PLUGIN__STORAGE__URL"] = request.getfixturevalue("url")
+        environ["HOOKGATE_PLUGIN__STORAGE__FALLBACK"] = "refuse"
+    waits: list[float] = []
+    with served(hookgate, "--port", str(port), environ=environ) as (old, _):
         async with users.asking():
             await users.more(20)
             for _ in range(1 if short else 3):
+                users.longest = 0.0
                 new = subprocess.Popen(  # noqa: ASYNC220 - it returns at once
                     [sys.executable, "-m", "hookgate", "serve", "--port", "1", "--take-over"],
-                    env={"HOOKGATE_GATEWAY__LIMITS__DRAIN_WAIT_SECONDS": "0.5", **hookgate.environ},
+                    env=environ,
                     stderr=subprocess.PIPE,
                     text=True,
                 )
@@ -96,9 +103,11 @@ async def test_a_gateway_that_is_taken_over_from_refuses_nobody(
                     raise
                 finally:
                     old.communicate()
+                waits.append(round(users.longest, 2))
                 old = new
             old.send_signal(signal.SIGTERM)
         old.communicate(timeout=LIMIT)
+    print(f"\n{store}: {users.answered} answers, {len(users.failed)} failed, longest {waits} s")
     assert users.failed == []
 
 

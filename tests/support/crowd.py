@@ -282,12 +282,13 @@ class Crowd:
 
             there: set[str] = set()
             for row in (await get("/v1/sessions"))["sessions"]:
-                after = ""
+                messages, after = [], ""
                 while True:
                     page = await get("/v1/sessions/export", session=row["session"], after=after)
-                    there |= _answered_of(page["messages"])
+                    messages += page["messages"]
                     if not (after := page["next"]):
                         break
+                there |= _answered_of(messages)
         return [(peer, said) for peer in self.kept for said in self.kept[peer] if said not in there]
 
 

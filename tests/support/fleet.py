@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import sys
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,7 +21,7 @@ from tests.cli.test_serve import free_port
 from tests.support.wire import bearer, tokens
 
 EXAMPLES = Path(__file__).parent.parent.parent / "deploy" / "proxy"
-LIMIT = 60.0
+LIMIT = 120.0
 NAME = "hookgate.example"
 """By which clients know the proxy."""
 
@@ -37,10 +38,17 @@ def counted(number: int) -> str:
 
 
 @asynccontextmanager
-async def model() -> AsyncIterator[str]:
-    """Run a model that counts piece by piece, or calls the clock; yield its base URL."""
+async def model(asked: deque[tuple[str, str]] | None = None) -> AsyncIterator[str]:
+    """Run a model that counts piece by piece, or calls the clock; yield its base URL.
+
+    Args:
+        asked: Gets the name and the `Authorization` by which it is asked.
+    """
 
     async def answer(request: web.Request) -> web.StreamResponse:
+        if asked is not None:
+            name = (await request.json())["model"]
+            asked.append((name, request.headers.get("Authorization", "")))
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         for pause, delta in _deltas((await request.json())["messages"]):
