@@ -19,6 +19,7 @@ from hookgate.core.gateway.app import build_app
 from hookgate.core.gateway.server import SERVER
 from hookgate.core.gateway.service.handover import Handover
 from hookgate.core.gateway.service.manager import ServiceManager
+from hookgate.core.gateway.service.proxy_protocol import ProxyHeaders
 from hookgate.core.gateway.service.sockets import cannot_listen, own_sockets
 from hookgate.core.gateway.wire.rpc import notification
 
@@ -78,11 +79,11 @@ class Listener:
         self.shared = shared
         self._runner = runner
         self._servers: list[asyncio.Server] = []
+        self._headers: ProxyHeaders | None = None
 
     async def open(self, sockets: Iterable[socket.socket]) -> None:
         """Listen on `sockets`, which are bound."""
-        loop, server = asyncio.get_running_loop(), self._runner.server
-        assert server is not None, "it is there once the runner is set up"
+        loop, server = asyncio.get_running_loop(), self._protocols()
         for one in sockets:
             # The event loop closes its own as soon as it is to accept nothing more.
             self.sockets.append(one.dup())
@@ -93,6 +94,17 @@ class Listener:
                     self.host, self.port = one.getsockname()[:2]
                 made = await loop.create_server(server, sock=one, backlog=BACKLOG)
             self._servers.append(made)
+
+    def _protocols(self) -> Callable[[], asyncio.Protocol]:
+        """Return what makes the protocol of each new connection."""
+        server, served = self._runner.server, self.app[SERVER]
+        assert server is not None, "it is there once the runner is set up"
+        if not served.settings.proxy_protocol:
+            return server
+        if self._headers is None:
+            gate, log = served.gate, served.host.log
+            self._headers = ProxyHeaders(server, gate.is_proxy, gate.announced.__setitem__, log)
+        return self._headers
 
     @property
     def key(self) -> str:
@@ -122,9 +134,13 @@ class Listener:
         self._servers.clear()
         self.sockets.clear()
 
+    def close(self) -> None:
+        """End what has connected and said nothing yet."""
+        if self._headers is not None:
+            self._headers.close()
+
     async def _accept_all(self, one: socket.socket) -> None:
-        loop, server = asyncio.get_running_loop(), self._runner.server
-        assert server is not None, "it is there while it listens"
+        loop, server = asyncio.get_running_loop(), self._protocols()
         one.setblocking(False)
         with suppress(OSError):
             while True:
@@ -168,6 +184,7 @@ async def listen(
         yield listener
     finally:
         await listener.stop_accepting()
+        listener.close()
         await runner.cleanup()
 
 

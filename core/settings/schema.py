@@ -146,6 +146,9 @@ class GatewaySettings(Section):
     """Origins that browsers may come from, beside the gateway's own. No `*`."""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses whose forwarded headers are believed. Needs tokens."""
+    proxy_protocol: bool = False
+    """Whether these proxies may begin a connection with a header of the PROXY protocol, version 2,
+    which says who the client is. Needs `trusted_proxies`."""
     believe_client_flags: tuple[str, ...] = ()
     """Principals whose word is taken on what the tools do that they bring with a message: the
     ids are `loopback`, `token:NAME`, or `*` for all. Of others only what makes a tool stricter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 import yaml
 from tests.cli.test_serve import free_port
 from tests.core.gateway.test_chat import Gate
-from tests.support.fleet import EXAMPLES, KINDS, NAME, PROXIES, example, proxy
+from tests.support.fleet import EXAMPLES, KINDS, LIMIT, NAME, PROXIES, connects, example, proxy
 from tests.support.script import Script, Scripted
 from tests.support.wire import bearer, serving, tokens
 
@@ -79,3 +80,55 @@ def test_the_examples_pass_the_proxies_own_checks(kind: str, tmp_path: Path) -> 
     environ = {**os.environ, "HOME": str(tmp_path)}
     ran = subprocess.run(check, capture_output=True, text=True, check=False, env=environ)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+BALANCER = """
+defaults
+    mode tcp
+    timeout connect 2s
+    timeout client 660s
+    timeout server 660s
+frontend front
+    bind 127.0.0.1:{front}
+    default_backend back
+backend back
+    option httpchk GET /ready
+    server one 127.0.0.1:{port} check inter 1s send-proxy-v2 check-send-proxy
+"""
+
+
+@pytest.mark.skipif(shutil.which("haproxy") is None, reason="haproxy is not installed")
+async def test_a_balancer_of_the_fourth_layer_tells_who_the_client_is(tmp_path: Path) -> None:
+    wire, made = tokens(ann={"scopes": ["chat", "read"]})
+    front = free_port()
+    wire |= {
+        "trusted_proxies": ["127.0.0.1"],
+        "proxy_protocol": True,
+        "allowed_hosts": [f"127.0.0.1:{front}"],
+    }
+    async with serving(wire=wire) as served:
+        config = tmp_path / "haproxy.cfg"
+        config.write_text(BALANCER.format(front=front, port=served.listener.port))
+        process = await asyncio.create_subprocess_exec("haproxy", "-db", "-f", str(config))
+        try:
+            async with asyncio.timeout(LIMIT):
+                while not await connects(front):  # noqa: ASYNC110 - by another process
+                    await asyncio.sleep(0.05)
+            # From another address of this machine than the proxy's.
+            connector = aiohttp.TCPConnector(local_addr=("127.0.0.9", 0))
+            base = f"http://127.0.0.1:{front}"
+            async with aiohttp.ClientSession(base, connector=connector) as http:
+                async with http.post(
+                    "/v1/turns", json={"content": "x"}, **bearer("wrong")
+                ) as answer:
+                    assert answer.status == 401
+                async with http.post(
+                    "/v1/turns", json={"content": "x"}, **bearer(made["ann"])
+                ) as answer:
+                    assert (answer.status, (await answer.json())["text"]) == (200, "well said")
+                async with http.ws_connect("/ws", **bearer(made["ann"])) as raw:
+                    assert (await raw.receive_json())["params"]["principal"] == "token:ann"
+            assert set(served.server.gate.attempts._failures) == {"127.0.0.9"}
+        finally:
+            process.kill()
+            await process.wait()

@@ -73,7 +73,7 @@ async def test_rolling_restarts_behind_a_proxy_fail_no_request(
 async def test_a_gateway_that_is_killed_behind_a_proxy_fails_only_what_ran_there_and_once(
     kind: str, url: str, tmp_path: Path, short: bool
 ) -> None:
-    rounds = 1 if short else 20
+    rounds = 1 if short else 10
     loop = asyncio.get_running_loop()
     async with fleet_behind(kind, tmp_path, url) as (fleet, front):
         crowd = Crowd(front, fleet.headers)
@@ -83,6 +83,7 @@ async def test_a_gateway_that_is_killed_behind_a_proxy_fails_only_what_ran_there
                 question = await crowd.hold_one_at(place)
                 there = [one.peer for one in crowd.open.values() if one.at == place]
                 failed = len(crowd.failed)
+                told_to_end = loop.time()
                 await fleet.kill(number)
                 killed = loop.time()
                 # Nobody is taken to have answered it, and nothing runs by that answer.
@@ -92,10 +93,11 @@ async def test_a_gateway_that_is_killed_behind_a_proxy_fails_only_what_ran_there
                 crowd.release()
                 await crowd.more()
                 new = crowd.failed[failed:]
-                assert all(one.retryable for one in new), new
-                assert all(one.at in ("", place) for one in new), (place, new)
-                assert all(one.began <= killed for one in new), (killed, new)
-                peers = [one.peer for one in new]
+                assert [one for one in new if not one.retryable] == []
+                assert [one for one in new if one.at not in ("", place)] == []
+                assert [one for one in new if one.began > killed] == []
+                # While it dies the system takes connections for it, and resets them.
+                peers = [one.peer for one in new if one.began <= told_to_end]
                 assert len({*peers}) == len(peers), new
                 assert {*there} <= {*peers}, (there, new)
                 await fleet.start(number)

@@ -19,6 +19,10 @@ RETRYABLE = (502, 503, 504)
 """What a proxy says of a gateway that is gone, and a gateway that stops."""
 
 
+PAUSE_SECONDS = 0.05
+RETRY_SECONDS = 1.0
+
+
 @dataclass(frozen=True)
 class Failed:
     """One request that failed.
@@ -170,6 +174,7 @@ class Crowd:
         loop = asyncio.get_running_loop()
         while not self.over:
             self.at[peer], began = "", loop.time()
+            failed = len(self.failed)
             try:
                 await ask(peer, numbers)
             except StatusError as error:
@@ -177,7 +182,8 @@ class Crowd:
             except (aiohttp.ClientError, OSError, TimeoutError, AssertionError) as error:
                 self.failed.append(Failed(peer, began, self.at[peer], error))
             self.open = {id: one for id, one in self.open.items() if one.peer != peer}
-            await asyncio.sleep(0.05)
+            # Whoever has failed waits a moment, as clients do.
+            await asyncio.sleep(PAUSE_SECONDS if len(self.failed) == failed else RETRY_SECONDS)
 
     def _done(self, peer: str, said: str, began: float) -> None:
         kind = self.people[peer]

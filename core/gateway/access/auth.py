@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Credential, Scope
     from hookgate.core.gateway.access.origin import IPAddress
     from hookgate.core.gateway.routes import Access
+    from hookgate.core.gateway.service.proxy_protocol import Announced
     from hookgate.core.host import Host
     from hookgate.core.settings.schema import Settings
 
@@ -176,6 +177,11 @@ def check_listener(settings: Settings, sockets: Sequence[socket.socket] = ()) ->
         StartError: It would listen beyond loopback, or believe proxies, without a token.
     """
     gateway = settings.gateway
+    if gateway.proxy_protocol and not gateway.trusted_proxies:
+        raise StartError(
+            "gateway.proxy_protocol is set, and gateway.trusted_proxies names no proxy whose "
+            "headers are to be read: name its address there"
+        )
     if gateway.tokens:
         return
     how = (
@@ -204,6 +210,7 @@ class AccessGate:
     """Lets requests in, or says why not. One for each gateway.
 
     Attributes:
+        announced: What the PROXY protocol has told of connections.
         attempts: The failed authentications, by address.
         tokens: The tokens; ``tokens.evaluated`` counts comparisons.
         sessions: The sessions of browsers.
@@ -220,6 +227,7 @@ class AccessGate:
         self._proxies = Proxies(settings.trusted_proxies)
         self._peers = peers or PeerLookup()
         self._checked: WeakKeyDictionary[asyncio.BaseTransport, bool] = WeakKeyDictionary()
+        self.announced: WeakKeyDictionary[asyncio.BaseTransport, Announced] = WeakKeyDictionary()
 
     def close(self) -> None:
         """Close what was opened."""
@@ -300,7 +308,7 @@ class AccessGate:
                 "`gateway.trusted_proxies`",
             )
         if request.method not in _SAFE_METHODS or "Upgrade" in headers:
-            scheme = self._proxies.scheme(peer, headers)
+            scheme = self._scheme(request, peer)
             (origins or self.origins).check(headers, authority, scheme=scheme)
         if request.query_string:
             self._check_query(request)
@@ -313,7 +321,7 @@ class AccessGate:
         """
         peer, (local, port) = self._ends(request)
         authority = self._hosts.check(request.headers, local, port)
-        scheme = self._proxies.scheme(peer, request.headers)
+        scheme = self._scheme(request, peer)
         check_own_page(request.headers, authority, scheme=scheme)
 
     @staticmethod
@@ -327,24 +335,26 @@ class AccessGate:
                     "subprotocols `hookgate, bearer.TOKEN`; and replace this token",
                 )
 
-    @staticmethod
-    def _ends(request: web.Request) -> tuple[IPAddress | None, tuple[str, int]]:
+    def _ends(self, request: web.Request) -> tuple[IPAddress | None, tuple[str, int]]:
         """Return the peer's address, and the address and port at which the request arrived.
 
-        A Unix socket counts as loopback: no browser's page gets there, and its mode says who may.
+        Where a proxy has announced a client by the PROXY protocol, that one is the peer. A Unix
+        socket counts as loopback: no browser's page gets there, and its mode says who may.
         """
         transport = request.transport
+        told = self.announced.get(transport) if transport is not None else None
+        client = told.address if told is not None else None
         peer = transport.get_extra_info("peername") if transport is not None else None
         local = transport.get_extra_info("sockname") if transport is not None else None
         if not isinstance(peer, tuple) or not isinstance(local, tuple):
             if transport is not None and _is_unix(transport):
-                return _HERE, (str(_HERE), UNIX_PORT)
+                return client or _HERE, (str(_HERE), UNIX_PORT)
             raise wire_error(
                 "bad_target",
                 "the connection has no address",
                 action="connect over TCP or a Unix socket",
             )
-        return canonical_address(peer[0]), (local[0], local[1])
+        return client or canonical_address(peer[0]), (local[0], local[1])
 
     # -- who asks --------------------------------------------------------------
 
@@ -399,7 +409,20 @@ class AccessGate:
 
     def is_secure(self, request: web.Request) -> bool:
         """Whether the client speaks TLS, as far as a trusted proxy says so."""
-        return self._proxies.scheme(self._ends(request)[0], request.headers) == "https"
+        return self._scheme(request, self._ends(request)[0]) == "https"
+
+    def _scheme(self, request: web.Request, peer: IPAddress | None) -> str:
+        told = request.transport and self.announced.get(request.transport)
+        if told and told.secure:
+            return "https"
+        return self._proxies.scheme(peer, request.headers)
+
+    def is_proxy(self, transport: asyncio.BaseTransport) -> bool:
+        """Whether the other end of a connection is a proxy that is believed."""
+        peer = transport.get_extra_info("peername")
+        if not isinstance(peer, tuple):
+            return _is_unix(transport) and self._proxies.trusts(_HERE)
+        return self._proxies.trusts(canonical_address(peer[0]))
 
     async def _check_session(
         self, cookie: Credential, request: web.Request, address: str
