@@ -46,8 +46,12 @@ BACKLOG = 4096
 SETTLE_SECONDS = 30.0
 """Seconds at most that a stop takes beyond what it waits for balancers and for turns."""
 
-LAST_CALL = 0.25
-"""Seconds that connections get for their request which were made before it listened no more."""
+LAST_CALL = 1.0
+"""Seconds that connections get for their request which were made before it listened no more: a
+proxy on a busy machine may take so long to send it."""
+
+SHARED_CALL = 0.25
+"""The same where another process holds the sockets, for whose start people may wait."""
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -382,7 +386,7 @@ async def _leave(gateway: Runtime, listener: Listener, told: _Told) -> None:
             await leave.wait()
     await listener.stop_accepting()
     with suppress(TimeoutError):
-        async with asyncio.timeout(LAST_CALL):
+        async with asyncio.timeout(SHARED_CALL if listener.shared else LAST_CALL):
             await leave.wait()
 
 

@@ -11,13 +11,14 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 from tests.cli.test_serve import free_port
-from tests.support.fleet import LIMIT, counted, model
+from tests.support.fleet import LIMIT, connects, counted, model
 from tests.support.wire import bearer, tokens
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -35,7 +36,8 @@ class Operated:
     """
 
     def __init__(self, folder: Path, base: str) -> None:
-        self.url = f"http://127.0.0.1:{free_port()}"
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
         self._folder = folder
         self._base = base
         self._ann, made = tokens(ann={"scopes": ["chat", "read"]})
@@ -52,7 +54,7 @@ class Operated:
         [agents.main]
         model = "stub/m{number}"
         [gateway]
-        port = {self.url.rpartition(":")[2]}
+        port = {self.port}
         [gateway.tokens.ann]
         digest = "{self._ann["tokens"]["ann"]["digest"]}"
         scopes = ["chat", "read"]
@@ -101,97 +103,110 @@ class Operated:
                 env={"PATH": os.environ["PATH"], "HOME": str(self._folder)},
             )
         try:
+            async with asyncio.timeout(LIMIT):
+                while not await connects(self.port):
+                    assert process.returncode is None, (self._folder / "log").read_text()
+                    await asyncio.sleep(0.1)
             yield process
         finally:
             process.kill()
             await process.wait()
 
 
+class Asking:
+    """People who ask all the time, and what is seen of the gateway meanwhile.
+
+    Args:
+        gate: The gateway.
+        http: What they ask by.
+        asked: What the model was asked by.
+    """
+
+    def __init__(
+        self, gate: Operated, http: aiohttp.ClientSession, asked: deque[tuple[str, str]]
+    ) -> None:
+        self.gate = gate
+        self.http = http
+        self.asked = asked
+        self.failed: list[Any] = []
+        self.answered = 0
+        self.over = False
+
+    async def post(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        headers = self.gate.ann
+        async with self.http.post(self.gate.url + path, json=body, headers=headers) as answer:
+            return answer.status, await answer.json()
+
+    async def ask(self, peer: str) -> None:
+        body = {"content": f"count 1 for {peer}", "peer": peer}
+        while not self.over:
+            try:
+                got, said = await self.post("/v1/turns", body)
+                if (got, said.get("text")) != (200, counted(1)):
+                    self.failed.append((got, said))
+            except (aiohttp.ClientError, OSError) as error:
+                self.failed.append(repr(error))
+            self.answered += 1
+
+    async def let_in(self, headers: dict[str, str]) -> bool:
+        async with self.http.get(f"{self.gate.url}/v1/status", headers=headers) as answer:
+            return answer.status == 200
+
+    async def told(self, reason: str) -> bool:
+        """Whether a rule with this reason denies a call."""
+        _, said = await self.post("/v1/tools/call", {"name": "clock", "arguments": {}})
+        return reason in json.dumps(said)
+
+    async def seen(self, place: int, value: str) -> bool:
+        """Whether the model was asked by this name (0), or by this key (1)."""
+        return any(one[place] == value for one in tuple(self.asked))
+
+
+async def timed(holds: Callable[[], Awaitable[bool]]) -> float:
+    """Return after how many seconds it holds."""
+    began = time.monotonic()
+    async with asyncio.timeout(LIMIT):
+        while not await holds():  # noqa: ASYNC110 - asked of another process
+            await asyncio.sleep(0.02)
+    return time.monotonic() - began
+
+
 async def test_what_is_changed_a_hundred_times_under_load_is_in_force_at_once_and_fails_nobody(
     tmp_path: Path, short: bool
 ) -> None:
     rounds = 3 if short else 100
+    kinds = ("settings", "rules", "token", "secret")
+    took: list[tuple[float, ...]] = []
     asked: deque[tuple[str, str]] = deque(maxlen=20)
-    took: dict[str, list[float]] = {"settings": [], "rules": [], "token": [], "secret": []}
-    failed: list[Any] = []
-    answered = 0
-    over = False
     async with model(asked) as base, aiohttp.ClientSession() as http:
         gate = Operated(tmp_path, base)
         old = gate.write(0)
         gate.rotate(0)
-
-        async def post(path: str, body: dict[str, Any]) -> tuple[int, Any]:
-            async with http.post(gate.url + path, json=body, headers=gate.ann) as answer:
-                return answer.status, await answer.json()
-
-        async def status(headers: dict[str, str]) -> int:
-            async with http.get(f"{gate.url}/v1/status", headers=headers) as answer:
-                return answer.status
-
-        async def ask(peer: str) -> None:
-            nonlocal answered
-            while not over:
-                try:
-                    got, said = await post(
-                        "/v1/turns", {"content": f"count 1 for {peer}", "peer": peer}
-                    )
-                    if (got, said.get("text")) != (200, counted(1)):
-                        failed.append((got, said))
-                except (aiohttp.ClientError, OSError) as error:
-                    failed.append(repr(error))
-                answered += 1
-
-        async def told(number: int) -> bool:
-            _, said = await post("/v1/tools/call", {"name": "clock", "arguments": {}})
-            return f"rules of round {number}" in json.dumps(said)
-
-        async def timed(kind: str, began: float, holds: Callable[[], Awaitable[bool]]) -> None:
-            async with asyncio.timeout(LIMIT):
-                while not await holds():  # noqa: ASYNC110 - asked of another process
-                    await asyncio.sleep(0.02)
-            took[kind].append(time.monotonic() - began)
-
-        async def named(model: str) -> bool:
-            return any(name == model for name, _ in tuple(asked))
-
-        async def keyed(number: int) -> bool:
-            return any(key == f"Bearer key-of-round-{number}" for _, key in tuple(asked))
-
-        async def let_in(headers: dict[str, str]) -> bool:
-            return await status(headers) == 200
-
+        people = Asking(gate, http, asked)
         async with gate.serving() as process:
-            async with asyncio.timeout(LIMIT):
-                while True:
-                    try:
-                        assert await let_in(old)
-                        break
-                    except aiohttp.ClientConnectionError:
-                        assert process.returncode is None, (tmp_path / "log").read_text()
-                        await asyncio.sleep(0.1)
-            asking = [asyncio.create_task(ask(f"p{n}")) for n in range(4)]
+            asking = [asyncio.create_task(people.ask(f"p{n}")) for n in range(4)]
             for number in range(1, rounds + 1):
                 new = gate.write(number)
                 process.send_signal(signal.SIGHUP)
-                began = time.monotonic()
-                await asyncio.gather(
-                    timed("settings", began, lambda: named(f"m{number}")),  # noqa: B023
-                    timed("rules", began, lambda: told(number)),  # noqa: B023
-                    timed("token", began, lambda: let_in(new)),  # noqa: B023
+                at_once = await asyncio.gather(
+                    timed(partial(people.seen, 0, f"m{number}")),
+                    timed(partial(people.told, f"rules of round {number}")),
+                    timed(partial(people.let_in, new)),
                 )
                 # By itself: no reload says that it has changed.
                 gate.rotate(number)
-                await timed("secret", time.monotonic(), lambda: keyed(number))  # noqa: B023
-                assert await status(old) == 401, "the one before has gone"
+                key = await timed(partial(people.seen, 1, f"Bearer key-of-round-{number}"))
+                took.append((*at_once, key))
+                assert not await people.let_in(old), "the one before has gone"
                 old = new
-            over = True
+            people.over = True
             await asyncio.gather(*asking)
-    longest = {kind: round(max(seconds), 2) for kind, seconds in took.items()}
-    middle = {kind: round(sorted(seconds)[rounds // 2], 2) for kind, seconds in took.items()}
-    print(f"\n{rounds} changes of each: {answered} answers, {len(failed)} failed; ", end="")
+    columns = dict(zip(kinds, zip(*took, strict=True), strict=True))
+    longest = {kind: round(max(seconds), 2) for kind, seconds in columns.items()}
+    middle = {kind: round(sorted(seconds)[rounds // 2], 2) for kind, seconds in columns.items()}
+    print(f"\n{rounds} changes of each: {people.answered} answers, {len(people.failed)} failed; ")
     print(f"in force after {middle} s, at most {longest} s")
-    assert failed == []
+    assert people.failed == []
     assert longest["secret"] < SECRET_SECONDS
     # In the short form the machine is one that tests much else: what it takes is not its figure.
     assert max(middle["settings"], middle["rules"], middle["token"]) < (5 if short else 1)
