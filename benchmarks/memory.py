@@ -20,8 +20,11 @@ questions; what is told is how many of them recall any turn.
 ``--scale`` measures CPU time alone, with up to 50,000 turns in one scope, made by repeating
 the conversations with other names, and with vectors that are drawn by chance.
 
+``--socket N`` has the first N conversations with a real gateway instead, over HTTP, and asks there:
+see ``benchmarks/_talks.py``.
+
 Run: ``python -m benchmarks.memory --data FOLDER [--out RUN.jsonl] [--words-only]
-[--cache FOLDER] [--scale] [--quick]``
+[--cache FOLDER] [--scale] [--socket N] [--quick]``
 """
 
 from __future__ import annotations
@@ -41,6 +44,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -48,6 +52,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection
 
+from benchmarks import _talks
 from benchmarks.discovery._vectors import Vectors, key_of, model_of
 from benchmarks.report import Figure, report
 from hookgate import Store
@@ -300,6 +305,17 @@ def shown_of(question: Row, turns: Sequence[Hit], facts: Sequence[Hit]) -> Shown
     return Shown(question["category"], len(kept & evidence) / len(evidence), tokens)
 
 
+async def over_sockets(folder: Path, many: int) -> list[Figure]:
+    """Have so many conversations with gateways over HTTP, and ask their questions there."""
+    questions = list(lines(folder / "questions.jsonl.gz"))
+    chosen = list(islice(lines(folder / "conversations.jsonl.gz"), many))
+    shares = _talks.Shares()
+    for conversation in chosen:
+        asked = [one for one in questions if one["conversation"] == conversation["id"]]
+        await _talks.talk(said_in(conversation), asked, shares)
+    return _talks.figures(shares, len(chosen))
+
+
 async def keep(
     episodes: Episodes, said: Sequence[Utterance], costs: Costs, at_once: int = 1
 ) -> None:
@@ -449,6 +465,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--cache", type=Path, metavar="FOLDER",
                         help=f"keeps vectors from run to run (default: ${CACHE})")  # fmt: skip
     parser.add_argument("--scale", action="store_true", help="CPU time alone, up to 50,000 turns")
+    parser.add_argument("--socket", type=int, metavar="N", help="N conversations over HTTP")
     parser.add_argument("--quick", action="store_true", help="words only; up to 500 turns")
     chosen = parser.parse_args()
     if chosen.data is None and os.environ.get(DATA):
@@ -466,6 +483,9 @@ def main() -> None:
     if chosen.scale:
         sizes = SIZES[:2] if chosen.quick else SIZES
         report("memory", asyncio.run(grow(chosen.data, sizes)))
+        return
+    if chosen.socket:
+        report("memory", asyncio.run(over_sockets(chosen.data, chosen.socket)))
         return
     words_only = chosen.words_only or chosen.quick
     embedder = None if words_only else Installed(Vectors(model_of("onnx"), chosen.cache))

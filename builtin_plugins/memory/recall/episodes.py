@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection
@@ -256,7 +257,7 @@ class Episodes:
             also: Reads more, in the same transaction where there is one.
             floor: Called where the message is below the floor of relevance, as small talk is, so
                 that no turn is found for it, with how near it came; None for no floor. It takes an
-                embedder.
+                embedder. With one, what the user has only asked is not found either.
 
         Raises:
             StoreError: The store cannot be read.
@@ -290,11 +291,12 @@ class Episodes:
             return []
         wanted = await self._with_vectors(asked, query, speakers)
         chatter = None if floor is None else self._chatter.get(fingerprint)
+        best = partial(rank, limit=limit, as_of=as_of, chatter=chatter, answers=floor is not None)
 
         def work(connection: Connection) -> list[Hit]:
             with _brought_up(connection, indexes, changed, fingerprint):
                 left_out = [index.of_turns(without) for index in indexes]
-                found = rank(indexes, wanted, limit, as_of, without=left_out, chatter=chatter)
+                found = best(indexes, wanted, without=left_out)
                 turns = found if isinstance(found, list) else []
                 places = [int(indexes[one.index].places[one.row]) for one in turns]
             if also is not None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from hookgate.builtin_plugins.memory.domain import ASSISTANT
 from hookgate.kit.modules import np
 
 if TYPE_CHECKING:
@@ -32,6 +33,10 @@ _COLUMNS = {
 
 ROW_BYTES = sum(int(kind.removeprefix("int")) // 8 for kind in _COLUMNS.values())
 """What a row takes beside its words and its vector."""
+
+SAYS_NOTHING = 2
+"""An answer of the assistant with so many telling words at most says nothing ("Noted.", "Of course,
+gladly!"): what stands before it and what comes behind it are neighbours."""
 
 _MICROSECONDS = 1_000_000
 _VECTOR_SCALE = 127.0
@@ -182,7 +187,7 @@ class TurnIndex:
         self._terms.extend(joined)
         self.total += int(lengths.sum())
         self._post(joined, np.repeat(np.arange(first, first + len(rows)), lengths))
-        self._seat(rows, first)
+        self._seat(rows, terms, first)
 
     def _post(self, terms: npt.NDArray[np.uint32], rows: Ints) -> None:
         """Keep for each word in which rows it is, and how often: the row times 256 plus that."""
@@ -198,12 +203,15 @@ class TurnIndex:
         ):
             self._postings.setdefault(word, array("I")).frombytes(kept[start:end].tobytes())
 
-    def _seat(self, rows: Sequence[Any], first: int) -> None:
-        """Say who spoke, in which sitting, and behind whom."""
+    def _seat(
+        self, rows: Sequence[Any], terms: Sequence[npt.NDArray[np.uint32]], first: int
+    ) -> None:
+        """Say who spoke, in which sitting, and behind whom, but for what says nothing."""
         names = {name: at for at, name in enumerate(self.speakers)}
         speaker, sitting, before = [], [], []
         for at, row in enumerate(rows, first):
             speaker.append(names.setdefault(row.speaker, len(names)))
+            says_nothing = row.speaker == ASSISTANT and len(terms[at - first]) <= SAYS_NOTHING
             open_ = self._open.get(row.session)
             if open_ is None or abs(row.at - open_.at) > SITTING_SECONDS * _MICROSECONDS:
                 self._open[row.session] = _Sitting(self.sittings, row.at, at)
@@ -213,13 +221,16 @@ class TurnIndex:
             else:
                 sitting.append(open_.number)
                 before.append(open_.row)
-                open_.at, open_.row = row.at, at
+                open_.at = row.at
+                if not says_nothing:
+                    open_.row = at
         self.speakers = list(names)
         after = np.full(len(rows), NONE, np.int64)
         self._extend(speaker=speaker, sitting=sitting, before=before, after=after)
         behind = np.arange(first, first + len(rows))
         self._show()
         fronts = self.before[first:]
+        # Of several behind one the last counts: those before it say nothing.
         self.after[fronts[fronts != NONE]] = behind[fronts != NONE]
 
     def _take_vectors(self, rows: Sequence[Any]) -> None:

@@ -22,7 +22,7 @@ from math import log
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER
-from hookgate.builtin_plugins.memory.recall.index import NONE, Floats, Ints, TurnIndex
+from hookgate.builtin_plugins.memory.recall.index import NONE, SAYS_NOTHING, Floats, Ints, TurnIndex
 from hookgate.builtin_plugins.memory.recall.query import Query, speakers_in
 from hookgate.builtin_plugins.memory.recall.words import Signs, numbers_of, terms_of_name
 from hookgate.kit.modules import np
@@ -115,6 +115,8 @@ def rank(
     as_of: datetime | None = None,
     without: Sequence[Collection[int]] = (),
     chatter: Floats | None = None,
+    *,
+    answers: bool = False,
 ) -> list[Found] | float:
     """Return the turns that answer `query` best, the best first.
 
@@ -126,6 +128,8 @@ def rank(
         without: For each index the places of turns that are left out. What flows from them
             flows all the same.
         chatter: The vectors of small talk, where there is a floor of relevance.
+        answers: Whether only what may answer is wanted: no message of the user that asks, and says
+            nothing else. What flows from it flows: an answer stands behind it.
 
     Returns:
         None of them where the message says nothing that could be looked for, or no turn has any
@@ -141,8 +145,11 @@ def rank(
     scored = [scored_alone(index, query, weights, direction, until) for index in indexes]
     if not any(one.words.any() or one.meaning.max(initial=0) >= NEAR for one in scored):
         return []
+    if answers:
+        for one in scored:
+            one.leave_out_questions()
     hidden = [
-        np.isin(one.taken(one.index.places), list(places))
+        np.isin(one.taken(one.index.places), list(places)) | one.asks
         for one, places in zip(scored, without or [()] * len(scored), strict=True)
     ]
     if chatter is not None:
@@ -217,6 +224,7 @@ def _flow(scored: Sequence[Scored]) -> None:
         sums += SITTING * best[one.sitting]
         if one.later is not None:
             sums[one.later] = -np.inf
+        sums[one.asks] = -np.inf
         one.own, one.sum = own, sums
 
 
@@ -333,6 +341,7 @@ class Scored:
         flat: What does not flow to others.
         from_before: How much flows to each from the turn before it.
         from_after: How much flows to each from the turn after it.
+        asks: Which are left out, as they ask and say nothing.
         near: Which of these were compared by their vectors; None for all.
         vectors: Their vectors; None where there are none.
         own: All that a turn brings itself.
@@ -352,6 +361,7 @@ class Scored:
     flat: Floats
     from_before: Floats
     from_after: Floats
+    asks: npt.NDArray[np.bool_]
     near: Ints | None = None
     vectors: Floats | None = None
     own: Floats = field(init=False)
@@ -379,6 +389,9 @@ class Scored:
         answers = np.zeros(len(signs), bool)
         if ASSISTANT in index.speakers:
             answers = index.speaker[chosen] == index.speakers.index(ASSISTANT)
+        speaks = ~(answers & (index.lengths[chosen] <= SAYS_NOTHING))
+        from_before = np.where(answers, FROM_AFTER, FROM_BEFORE + FROM_QUESTION * asked)
+        from_after = np.where(answers, FROM_BEFORE, FROM_AFTER)
         return cls(
             index=index,
             rows=rows,
@@ -389,11 +402,19 @@ class Scored:
             after=after,
             words=words[chosen],
             meaning=np.zeros(len(signs), np.float32),
+            asks=np.zeros(len(signs), bool),
             known=np.zeros(len(signs), np.float32),
             flat=np.float32(-ONLY_ASKS) * ((signs & Signs.ONLY_ASKS) > 0),
-            from_before=np.where(answers, FROM_AFTER, FROM_BEFORE + FROM_QUESTION * asked),
-            from_after=np.where(answers, FROM_BEFORE, FROM_AFTER).astype(np.float32),
+            from_before=(speaks * from_before).astype(np.float32),
+            from_after=(speaks * from_after).astype(np.float32),
         )
+
+    def leave_out_questions(self) -> None:
+        """Leave out what the user has asked, and said nothing with."""
+        speakers = self.index.speakers
+        if USER in speakers:
+            theirs = self.taken(self.index.speaker) == speakers.index(USER)
+            self.asks = theirs & ((self.signs & Signs.NOTHING_ELSE) > 0)
 
     def row(self, at: int) -> int:
         """Return the row of the index that stands at a place."""

@@ -37,6 +37,9 @@ _TIME = re.compile(
 )
 
 
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+
+
 class Signs(IntFlag):
     """What a text shows beside its words. The numbers are kept in the store."""
 
@@ -47,6 +50,8 @@ class Signs(IntFlag):
     """It ends with a question."""
     TIME = 4
     """It says when something was or will be."""
+    NOTHING_ELSE = 8
+    """Each of its sentences asks. What was kept before this was noted has it not."""
 
 
 def fold(text: str) -> str:
@@ -96,6 +101,8 @@ def signs_of(text: str) -> Signs:
     signs = Signs.ASKS if "?" in text else Signs.NONE
     if text.rstrip().endswith("?"):
         signs |= Signs.ONLY_ASKS
+        if all(one.endswith("?") for one in _SENTENCE_END.split(text.strip())):
+            signs |= Signs.NOTHING_ELSE
     if _TIME.search(text):
         signs |= Signs.TIME
     return signs

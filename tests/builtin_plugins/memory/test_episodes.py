@@ -690,3 +690,32 @@ async def test_nothing_but_zero_bytes_and_halves_of_pairs_is_lost(episodes: Epis
     (found,) = await texts(episodes, "ärger")
     assert found.startswith("tea and ")
     assert await texts(episodes, "東京") == [found]
+
+
+async def test_what_says_nothing_does_not_stand_between_neighbours(episodes: Episodes) -> None:
+    said = [
+        utterance(1, "We should name the boat."),
+        utterance(2, "Noted.", speaker=ASSISTANT),
+        utterance(3, "Seagull, then."),
+        utterance(4, "Noted.", speaker=ASSISTANT),
+        utterance(5, "Bread is cheap in the market hall."),
+        utterance(6, "The market hall opens at nine, and closes on Mondays.", speaker=ASSISTANT),
+    ]
+    await episodes.learn(said)
+    found = [hit.turn for hit in await episodes.search([A], "How did we name the boat?")]
+    assert found[:2] == ["turn_1", "turn_3"]
+    assert {"turn_2", "turn_4"}.isdisjoint(found[:3])
+
+
+async def test_a_turn_is_not_shown_what_its_user_has_only_asked(episodes: Episodes) -> None:
+    said = [
+        utterance(1, "Where does my sister live?"),
+        utterance(2, "My sister lives in Nice. Where should we meet?"),
+        utterance(3, "Where does your sister live?", speaker="Ann"),
+    ]
+    await episodes.learn(said)
+    question = "Where does my sister live?"
+    every = {hit.turn for hit in await episodes.search([A], question)}
+    shown = {hit.turn for hit in await episodes.search([A], question, floor=lambda _: None)}
+    assert every == {"turn_1", "turn_2", "turn_3"}, "who looks for it finds it"
+    assert shown == {"turn_2", "turn_3"}

@@ -54,7 +54,11 @@ def test_reading_takes_no_longer_than_the_text_is_long(piece: str) -> None:
 def test_signs_of_a_text() -> None:
     assert signs_of("We went last week.") == Signs.TIME
     assert signs_of("Really? I did not know") == Signs.ASKS
-    assert signs_of("Is it?  ") == Signs.ASKS | Signs.ONLY_ASKS
+    asks = Signs.ASKS | Signs.ONLY_ASKS
+    assert signs_of("Is it?  ") == asks | Signs.NOTHING_ELSE
+    assert signs_of("Is it? Or not?") == asks | Signs.NOTHING_ELSE
+    assert signs_of("I live in Nice. Where can I eat?") == asks
+    assert signs_of("Oh! Where?") == asks
     assert signs_of("Blue.") == Signs.NONE
 
 
