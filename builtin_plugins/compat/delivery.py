@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from hookgate import QUESTIONS, Event, EventStream, ModelRef, StoreError, TurnHandle, TurnKey
+from hookgate import QUESTIONS, Event, EventStream, ModelRef, StoreError, Turn, TurnHandle, TurnKey
 from hookgate.builtin_plugins.compat.answers import Wire, WireFrame
 from hookgate.builtin_plugins.compat.errors import request_id
 from hookgate.builtin_plugins.compat.settings import DENIED
@@ -74,6 +75,8 @@ class Delivery:
         self._stream: EventStream | None = None
         self._frames: list[WireFrame | Comment] = []
         """What is still to be sent."""
+        self._held: list[Event] | None = None
+        """The answer's text, where it is looked at as a whole before it is shown."""
         self._begun = False
         self._ended = False
         self._gone = False
@@ -92,16 +95,24 @@ class Delivery:
         self._handle = handle
         handle.detach()
         handle.task.add_done_callback(lambda _: self._over())
+        self._watched = watched
         if watched:
             self._look()
         if self._wire.pings and self.streamed:
             self._quiet()
+
+    def hold(self) -> None:
+        """Show no text before all of it is there."""
+        self._held = []
 
     # -- what the turn says ------------------------------------------------------------------
 
     def take(self, event: Event) -> None:
         """Take an event of the turn; never waits."""
         if self._gone or self._failure is not None:
+            return
+        if self._held is not None and event.type == "text":
+            self._held.append(event)
             return
         try:
             if event.type == "approval" and (asked := self._asked(event)):
@@ -282,10 +293,37 @@ class Delivery:
         if turn.error is not None and not refused:
             raise turn.error
         said = str(turn.error) if refused else ""
-        await self._guard.keep(turn, said)
+        before: Turn | None = None
+        if self._held is not None:
+            if not refused and (again := self._guard.again(turn, self.take)):
+                before, turn = turn, await self._once_more(again)
+            for event in self._held:
+                self._frames += self._writer.take(event)
+        await self._guard.keep(turn, said, before)
+        if before is not None:
+            # The client pays for both.
+            turn = copy(turn)
+            turn.usage = before.usage + turn.usage
         last = list(self._writer.end(turn, said))
         await self._keep(last)
         self._frames += last
+
+    async def _once_more(self, handle: TurnHandle) -> Turn:
+        """Return what came of asking once more; see `Guard.again`.
+
+        Raises:
+            Exception: What the turn ended with.
+        """
+        self._held = []
+        self._handle = handle
+        handle.detach()
+        if self._watched:
+            self._look()
+        turn = await handle.wait()
+        if turn.error is not None:
+            raise turn.error
+        self._guard.check_again(turn)
+        return turn
 
     async def _keep(self, last: Sequence[WireFrame]) -> None:
         """Keep the answer before its client hears that it is whole."""

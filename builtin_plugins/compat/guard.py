@@ -7,7 +7,7 @@ and what is on record is as in every other turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -17,6 +17,7 @@ from aiohttp import web
 from hookgate import (
     CLEAN,
     Effect,
+    Event,
     Host,
     Message,
     ModelRef,
@@ -70,10 +71,17 @@ from hookgate.builtin_plugins.compat.modes import (
     HEADER,
     Meant,
     agent_request,
+    check_choice,
     check_mode,
     meant,
 )
 from hookgate.builtin_plugins.compat.settings import DENIED, LOST, NOT_CARRIED, CompatSettings
+from hookgate.builtin_plugins.compat.structured import (
+    asked_again,
+    check_again,
+    misfit,
+    schema_of,
+)
 from hookgate.builtin_plugins.compat.wires import chat_reader, messages_reader, responses_reader
 from hookgate.builtin_plugins.compat.wires.chat_writer import DONE, ChatWriter
 from hookgate.builtin_plugins.compat.wires.chat_writer import fold as fold_chat
@@ -100,6 +108,7 @@ BETAS = ("anthropic-beta", "openai-beta")
 """The headers that say how a body is meant."""
 
 ASKED: TurnKey[Asked] = TurnKey("compat request")
+WANTED: TurnKey[TurnRequest] = TurnKey("compat turn request")
 KNOWN: TurnKey[bool] = TurnKey("compat session")
 """Whether the session of an answer is known by that answer alone."""
 
@@ -315,7 +324,9 @@ class Guard:
             wanted,
             sink=delivery.take,
         )
-        handle.turn[ASKED] = asked
+        handle.turn[ASKED], handle.turn[WANTED] = asked, wanted
+        if found.mode == AGENT and schema_of(asked) is not None:
+            delivery.hold()
         if found.mode != GUARD and not asking.named:
             handle.turn[KNOWN] = True
         handle.turn[RAN] = handle.turn.plan.models[0]
@@ -401,6 +412,8 @@ class Guard:
                 address=address,
             )
         self._check(principal, asked, refs)
+        if found.tools:
+            check_choice(asked)
         refs = self._carrying(asked, refs)
         return TurnRequest(
             content="",
@@ -419,18 +432,49 @@ class Guard:
             whole=not asked.stream,
         )
 
-    async def keep(self, turn: Turn, said: str) -> None:
+    def again(self, turn: Turn, sink: Callable[[Event], None]) -> TurnHandle | None:
+        """Ask an agent once more whose answer has not the form that was asked for.
+
+        Args:
+            turn: The turn, ended.
+            sink: Takes the events of the next one.
+
+        Returns:
+            The next one; None where the answer fits, or is none yet.
+        """
+        asked = turn[ASKED]
+        schema = schema_of(asked)
+        if schema is None or turn.ending != "done" or not (why := misfit(schema, turn.answer)):
+            return None
+        wanted = asked_again(turn[WANTED], turn, why)
+        handle = self.host.start_turn(turn.principal, turn.origin, wanted, sink=sink)
+        handle.turn[ASKED], handle.turn[RAN] = asked, turn[RAN]
+        if KNOWN in turn:
+            handle.turn[KNOWN] = True
+        return handle
+
+    def check_again(self, turn: Turn) -> None:
+        """Refuse an answer that does not fit, though it was asked for once more.
+
+        Raises:
+            WireError: It does not.
+        """
+        if (schema := schema_of(turn[ASKED])) is not None:
+            check_again(schema, turn)
+
+    async def keep(self, turn: Turn, said: str, before: Turn | None = None) -> None:
         """Keep what stands behind an answer, as far as its client is not shown it.
 
         Args:
             turn: The turn, ended.
             said: What the gateway has said in the place of calls that it has denied.
+            before: The turn whose answer it is instead of.
         """
         asked, ran = turn[ASKED], turn[RAN]
         made = made_in(turn, said)
         shows = turn.verbatim and asked.wire != chat_reader.WIRE
         hidden = is_hidden(made, shows_opaque=shows and self.models.wire(ran) == asked.wire)
-        if not (hidden or KNOWN in turn):
+        if not (hidden or before is not None or KNOWN in turn):
             return
         trail = Trail(turn.principal)
         trail.walk(asked.messages)
@@ -438,6 +482,8 @@ class Guard:
         digests = trail.answer(text, turn.pending)
         stored = asked.body.get("store") is not False
         made = made if hidden else []
+        if before is not None:
+            made = [*made_in(before, ""), *turn.messages]
         try:
             session = turn.session.peer
             await self.rounds.keep(digests, session, made, stored=stored)

@@ -24,6 +24,7 @@ from hookgate import (
 from hookgate.builtin_plugins.compat.fields import Asked, bad
 from hookgate.builtin_plugins.compat.models import Models, may_ask
 from hookgate.builtin_plugins.compat.settings import Mode
+from hookgate.builtin_plugins.compat.structured import check_schema
 from hookgate.builtin_plugins.compat.wires import chat_reader, messages_reader, responses_reader
 from hookgate.clients import wire_error
 
@@ -125,6 +126,25 @@ def _narrowed(found: Meant, wanted: str, name: str) -> Meant:
     return Meant(mode=mode, refs=found.refs)
 
 
+def check_choice(asked: Asked) -> None:
+    """Refuse to force a tool of the gateway's: its model would call it again and again.
+
+    Raises:
+        WireError: The request does.
+    """
+    choice = asked.parameters.tool_choice
+    if choice in (None, "auto", "none"):
+        return
+    names = [tool.name for tool in asked.tools]
+    if choice in names or (choice == "required" and names):
+        return
+    raise bad(
+        "tool_choice",
+        f"found {choice[:80]!r}, and a tool that is forced is one that the request brings",
+        action=f"name one of {', '.join(names)[:400] or 'its own, of which there are none'}",
+    )
+
+
 # -- an agent's ------------------------------------------------------------------------
 
 
@@ -140,6 +160,8 @@ def agent_request(host: Host, asked: Asked, system_tokens: int) -> TurnRequest:
         WireError: An agent cannot take it.
     """
     _check(asked)
+    check_choice(asked)
+    check_schema(asked)
     system, messages = _conversation(asked)
     if (found := host.tokens.count(system)) > system_tokens:
         raise bad(

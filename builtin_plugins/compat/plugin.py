@@ -9,6 +9,7 @@ from hookgate import Access, Host, ModelRequest, Refusal, Routes, Turn
 from hookgate.builtin_plugins.compat.settings import (
     DENIED,
     LOST,
+    MISFIT,
     NOT_CARRIED,
     REUSED,
     CompatSettings,
@@ -86,6 +87,7 @@ class Plugin:
         routes.error_code(DENIED, 403, "The model's calls were denied too often.")
         routes.error_code(LOST, 409, "The conversation needs what is not kept any longer.")
         routes.error_code(REUSED, 409, "The Idempotency-Key is that of another request.")
+        routes.error_code(MISFIT, 502, "An agent's answer has not the form that was asked for.")
         routes.error_code(NOT_CARRIED, 400, "The model's wire cannot carry a field of the request.")
 
     @hookimpl

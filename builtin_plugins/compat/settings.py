@@ -15,6 +15,8 @@ LOST = "compat_rounds_lost"
 """What a history is refused with of which something is needed and not kept any longer."""
 REUSED = "compat_key_reused"
 """What a request ends with whose Idempotency-Key is that of another one."""
+MISFIT = "compat_misfit"
+"""What an answer ends with that has not the form that was asked for."""
 NOT_CARRIED = "compat_not_carried"
 """What a request ends with that the model's wire cannot carry."""
 

@@ -58,6 +58,7 @@ MAPPED = frozenset(
         "tool_choice",
         "service_tier",
         "thinking",
+        "output_config",
     )
 )
 """The fields that the gateway has a word for."""
@@ -116,7 +117,11 @@ def read(body: dict[str, Any], *, counts: bool = False) -> Asked:
         tools=tools,
         parameters=parameters_of(fields, _parameters(fields)),
         body=body,
-        foreign=(*fields.beyond(MAPPED | HARMLESS), *foreign),
+        foreign=(
+            *fields.beyond(MAPPED | HARMLESS),
+            *fields.object("output_config").beyond(frozenset(("effort", "format"))),
+            *foreign,
+        ),
         hosted=hosted,
         substitutes=_substitutes(fields),
         session=_session(fields),
@@ -319,7 +324,8 @@ def _parameters(fields: Fields) -> dict[str, Any]:
         "top_k": fields.count("top_k"),
         "tool_choice": _choice(choice),
         "parallel_tool_calls": None if serial is None else not serial,
-        "reasoning": _thinking(fields.object("thinking")),
+        "response_format": _format(fields.object("output_config")),
+        "reasoning": _thinking(fields),
         "service_tier": fields.text("service_tier") or None,
     }
 
@@ -333,7 +339,21 @@ def _choice(choice: Fields) -> str | None:
     return CHOICES.get(kind) or choice.wrong("type", "auto, any, tool or none")
 
 
-def _thinking(thinking: Fields) -> int | str | None:
+def _format(output: Fields) -> Mapping[str, Any] | None:
+    if "format" not in output:
+        return None
+    wanted = output.object("format")
+    if wanted.needed("type") != "json_schema":
+        wanted.wrong("type", "json_schema")
+    return wanted.object("schema").raw
+
+
+def _thinking(fields: Fields) -> int | str | None:
+    thinking = fields.object("thinking")
+    if thinking.text("type") != "enabled" and (
+        effort := fields.object("output_config").text("effort")
+    ):
+        return effort
     match thinking.text("type"):
         case "enabled":
             return thinking.count("budget_tokens", 1)

@@ -15,7 +15,7 @@ BETA = "anthropic.types.beta.message_create_params"
 PASSED = {
     CHAT: {"audio", "logit_bias", "modalities", "moderation", "prediction", "verbosity"}
     | {"prompt_cache_options"},
-    MESSAGES: {"cache_control", "diagnostics", "inference_geo", "output_config", "speed"}
+    MESSAGES: {"cache_control", "diagnostics", "inference_geo", "speed"}
     | {"user_profile_id", "workspace_id"},
     BETA: {"betas", "billing_policy", "compaction", "context_management", "fallback_credit_token"},
 }
