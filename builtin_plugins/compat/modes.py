@@ -20,6 +20,7 @@ from hookgate import (
     Text,
     ToolResultPart,
     TurnRequest,
+    join_taints,
 )
 from hookgate.builtin_plugins.compat.fields import Asked, bad
 from hookgate.builtin_plugins.compat.models import Models, may_ask
@@ -269,7 +270,7 @@ def _told(messages: Sequence[Message]) -> TurnRequest:
     text, images, more = _said((last,))
     if more:
         history.append(replace(last, parts=more))
-    return TurnRequest(content=text, images=images, client_history=tuple(history))
+    return TurnRequest(content=text, images=images, client_history=tuple(history), taint=last.taint)
 
 
 def _brought(messages: Sequence[Message]) -> TurnRequest:
@@ -293,7 +294,8 @@ def _brought(messages: Sequence[Message]) -> TurnRequest:
             "`previous_response_id`",
         )
     results = tuple(part for message in messages for part in message.tool_results)
-    return TurnRequest(content=text, images=images, tool_results=results)
+    taint = join_taints(message.taint for message in messages)
+    return TurnRequest(content=text, images=images, tool_results=results, taint=taint)
 
 
 def _said(messages: Sequence[Message]) -> tuple[str, tuple[Image, ...], tuple[Part, ...]]:

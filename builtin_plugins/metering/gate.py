@@ -49,6 +49,8 @@ AMPLE = 4
 
 _LOST = Ending(status="cut", sent=True)
 """How a call ended that a crash has cut off, as far as it is charged."""
+SOON = 1.0
+"""Seconds after which a call is tried again for which there was no place beside others."""
 ANSWER_SECONDS = 4.5
 """So long a store may take to reserve: longer than other gateways are waited for (`PATIENCE`),
 and less than the hook's own limit, which would only say that metering is slow."""
@@ -232,7 +234,8 @@ class Gate:
                 if rule.name == OWN
                 else f"send it again later: the limit `{rule.name}` is for one "
                 f"{rule.scope} at a time",
-                retry_after=until(rule.window, now),
+                # Nobody knows when one of those ends that run; soon, mostly.
+                retry_after=until(rule.window, now) or SOON,
             )
         asked = rule.over == "ask"
         if asked:

@@ -30,12 +30,14 @@ if TYPE_CHECKING:
 SAYS = {
     "reasoning_content": 0,
     "reasoning": 0,
+    "reasoning_details": 0,
     "content": 1,
     "refusal": 2,
-    "tool_calls": 3,
+    "audio": 3,
+    "tool_calls": 4,
 }
 """The fields of a delta that say something to the gateway, in the order in which it reads them; the
-rest goes with the first of them. Of those with one number only one is read."""
+rest goes with the first of them. Those with one number say the same, in several forms."""
 
 
 class OpenAIFrames(OpenAIReader):
@@ -125,7 +127,10 @@ class OpenAIFrames(OpenAIReader):
         """
         fragments = piece.get("tool_calls")
         if not fragments:
-            events = self._delta(piece)
+            events = self._said(piece)
+            if not events:
+                data = whole or _part(chunk, {**rest, **piece})
+                return (Frame(Raw(wire=OpenAIWire.name, data=data)),)
             # Of several events none carries the others.
             if len(events) == 1:
                 return [_with_chunk(events[0], whole or _part(chunk, {**rest, **piece}))]
@@ -138,6 +143,23 @@ class OpenAIFrames(OpenAIReader):
             self._calls[self._last_call].frames.append(frame)
             rest = {}
         return ()
+
+    def _said(self, piece: dict[str, Any]) -> Sequence[ModelEvent]:
+        """Return what one thing says: of thoughts and of sound whatever of it is text."""
+        if "audio" in piece:
+            audio = piece["audio"]
+            spoken = audio.get("transcript") if isinstance(audio, dict) else None
+            return (TextDelta(spoken),) if isinstance(spoken, str) and spoken else ()
+        if not any(SAYS[name] == 0 for name in piece):
+            return self._delta(piece)
+        texts = [piece.get("reasoning_content"), piece.get("reasoning")]
+        details = piece.get("reasoning_details")
+        for one in details if isinstance(details, list) else ():
+            if isinstance(one, dict):
+                texts += [one.get("text"), one.get("summary")]
+        # One text is told in several forms; where they differ, none of them is passed over.
+        told = dict.fromkeys(text for text in texts if isinstance(text, str) and text)
+        return [ReasoningDelta(text) for text in told]
 
     def _finish(self) -> Iterator[ModelEvent]:
         """Yield the calls, the usage and the stop, each with what it came in."""

@@ -180,7 +180,7 @@ class ResponsesWire(OpenAIWire):
             ]
             made = [_tool(tool) for tool in request.tools if raw_of(tool, self.name) is None]
             body["tools"] = [*kept, *made]
-        return body
+        return merge_options(self._provider, body, request.options, RESERVED)
 
     def _write_input(self, body: dict[str, Any], request: ModelRequest) -> None:
         free = {one.get("name") for one in body.get("tools") or () if one.get("type") == "custom"}

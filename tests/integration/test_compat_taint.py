@@ -12,6 +12,8 @@ from tests.builtin_plugins.providers.transcripts import chunk
 from tests.integration.test_compat_as_it_came import relayed, streamed
 
 from hookgate import Taint, ToolCall, Turn, Verdict, hookimpl
+from hookgate.builtin_plugins.compat.modes import _brought, _told
+from hookgate.builtin_plugins.compat.wires import messages_reader
 
 CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
 SCHEMA = {"type": "object", "properties": {"command": {"type": "string"}}}
@@ -149,3 +151,18 @@ async def test_a_search_that_leaves_no_trace_taints_from_the_beginning(tmp_path:
     allowed = {"provider_tools": ["web_search*"]}
     assert await is_tainted(tmp_path, CHAT, asked, OPENAI, **allowed)
     assert "web_search_options" in json.dumps(asked)
+
+
+async def test_a_model_that_searches_by_its_name_is_a_tool_of_the_providers(tmp_path: Path) -> None:
+    body = body_of(CHAT, [{"role": "user", "content": "go"}]) | {"model": "openai/m:online"}
+    async with relayed(tmp_path, OPENAI) as (one, upstream):
+        status, answer = await one.post(CHAT, body)
+        assert (status, upstream.requests) == (400, [])
+        assert "the provider runs" in answer["error"]["message"]
+
+
+def test_an_agent_is_tainted_by_the_documents_of_what_it_is_asked() -> None:
+    body = body_of(MESSAGES, [{"role": "user", "content": [CONVERSATIONS[1][1][0]["content"][0]]}])
+    request = _told(messages_reader.read(body).messages)
+    assert request.taint
+    assert _brought(messages_reader.read(body).messages).taint

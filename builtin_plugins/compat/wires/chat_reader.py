@@ -96,6 +96,8 @@ def read(body: dict[str, Any]) -> Asked:
     system, messages, foreign = _conversation(fields)
     tools, hosted = _tools(fields)
     hosted = (*hosted, *(name for name in HOSTED if name in fields))
+    if model.endswith(":online"):  # OpenRouter's other way to ask for `plugins`
+        hosted = (*hosted, "plugins")
     return Asked(
         wire=WIRE,
         model=model,

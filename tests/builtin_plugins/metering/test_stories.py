@@ -264,6 +264,7 @@ async def test_calls_side_by_side_are_limited_and_a_place_is_free_when_one_has_e
         later = await running.chat("hello", address=at("bob"))
     assert refused.error is not None
     assert "now: 1 of 1 at one time; this call needs up to 1" in str(refused.error)
+    assert refused.error.data["retry_after"] > 0  # so it is a 429, and no 403
     assert later.ending == "done"
 
 

@@ -720,3 +720,39 @@ async def test_a_request_goes_out_and_its_answer_comes_as_they_are(
     said = [type(event) for event in events if not isinstance(event, Frame | UsageEvent)]
     assert said == [TextDelta, TextDelta, StopEvent]
     assert not [event for event in events if isinstance(event, OpaqueDelta)]
+
+
+@pytest.mark.parametrize(
+    ("delta", "said"),
+    [
+        ({"reasoning_details": [{"type": "reasoning.text", "text": "a"}]}, ["a"]),
+        ({"reasoning_details": [{"type": "reasoning.summary", "summary": "a"}]}, ["a"]),
+        ({"reasoning": "a", "reasoning_details": [{"text": "a"}]}, ["a"]),
+        ({"reasoning": "a", "reasoning_details": [{"text": "b"}]}, ["a", "b"]),
+        ({"reasoning": "a", "reasoning_content": "b"}, ["b", "a"]),
+        ({"audio": {"id": "x", "transcript": "a"}}, ["a"]),
+        ({"audio": {"id": "x", "data": "AAAA"}}, []),
+        ({"reasoning_details": [{"type": "reasoning.encrypted", "data": "AAAA"}]}, []),
+    ],
+)
+def test_no_text_passes_a_filter_in_another_form(delta: dict[str, Any], said: list[str]) -> None:
+    """What is said is one event that carries it all, or several that carry nothing."""
+    chunk = {"id": "c", "choices": [{"index": 0, "delta": delta}]}
+    reader = FRAMES[CHAT]("acme", lambda _: None)
+    events = list(reader.read(orjson.dumps(chunk)))
+    assert [getattr(event, "text", None) for event in events] == (said or [None])
+    if len(events) == 1:
+        assert events[0].raw is not None
+        assert events[0].raw.data == chunk
+    else:
+        assert [event.raw for event in events] == [None] * len(events)
+
+
+def test_what_a_model_is_asked_with_by_its_settings_is_in_a_body_of_responses_too() -> None:
+    body = {"model": "m", "input": "go"}
+    wire = ResponsesWire("acme", "http://acme.test/v1", None)
+    message = Message(role="user", parts=(Text("go"),))
+    came = ModelRequest(model=ModelRef("acme", "m"), messages=(message,))
+    raw = Raw(wire=wire.name, data=body)
+    made = replace(came, options={"top_k": 3}, raw=raw, baseline=came)
+    assert wire.body(made)["top_k"] == 3
