@@ -158,17 +158,16 @@ def test_provider_is_asked_in_one_place_of_the_gateway() -> None:
     paths = [
         path
         for path, text in sources.items()
-        if "stream" in text and asks_provider(ast.parse(text))
+        if ("stream" in text or "embed" in text) and asks_provider(ast.parse(text))
     ]
     assert paths == [ROOT / "core" / "turn" / "model" / "call.py"]
 
 
 def asks_provider(tree: ast.AST) -> bool:
-    """Whether code calls `stream` of what is called a provider."""
+    """Whether code takes `stream` or `embed` of what is called a provider."""
     return any(
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "stream"
-        and ast.unparse(node.func.value).endswith("provider")
+        isinstance(node, ast.Attribute)
+        and node.attr in ("stream", "embed")
+        and ast.unparse(node.value).endswith("provider")
         for node in ast.walk(tree)
     )

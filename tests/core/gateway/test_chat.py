@@ -420,7 +420,7 @@ async def test_a_client_runs_its_own_tools() -> None:
         {"content": "x", "client_tools": [{"name": "same"}, {"name": "same"}]},
         {"content": "x", "tool_results": [{"tool_use_id": "a"}]},
         {"content": "x", "provenance": "internal_system"},
-        {"content": "x", "agent": "other"},
+        {"content": "x", "agent": ""},
         {"content": "x", "options": []},
     ],
 )
