@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from aiohttp import web
-from tests.builtin_plugins.egress.upstream import Hit, redirect, respond
+from tests.builtin_plugins.egress.upstream import TLS, Hit, redirect, respond, upstream
 
 from hookgate.builtin_plugins.egress import plugin, service
 from hookgate.builtin_plugins.egress.service import CheckedEgress
@@ -202,6 +202,22 @@ async def test_a_certificate_for_another_name_is_refused(
         with pytest.raises(EgressFailedError, match="certificate"):
             await client.get(url)
     assert secure.hits == []
+
+
+async def test_a_certificate_that_has_ended_is_told_as_that_with_the_address(names: Names) -> None:
+    names.table["api.example.com"] = ["127.0.0.1"]
+    trusting = ssl.create_default_context(cafile=TLS / "ended.pem")
+    settings = EgressSettings(private_hosts=("api.example.com",))
+    egress = CheckedEgress(settings, resolve=names, tls=trusting)
+    async with upstream(tls=True, certificate="ended.pem") as server:
+        url = f"https://api.example.com:{server.port}/"
+        async with egress.client([f"{url}*"], name="anthropic") as client:
+            with pytest.raises(EgressFailedError) as failed:
+                await client.get(url)
+    assert failed.value.kind == "connect"  # the agent's next model is asked
+    assert "certificate has expired" in str(failed.value)
+    assert "api.example.com" in str(failed.value)
+    assert server.hits == []
 
 
 async def test_an_unknown_authority_is_refused(secure: Upstream, names: Names) -> None:

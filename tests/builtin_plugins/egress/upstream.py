@@ -78,12 +78,14 @@ class Upstream:
 
 
 @asynccontextmanager
-async def upstream(*, tls: bool = False) -> AsyncIterator[Upstream]:
+async def upstream(
+    *, tls: bool = False, certificate: str = "server.pem"
+) -> AsyncIterator[Upstream]:
     one = Upstream()
     context = None
     if tls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(TLS / "server.pem", TLS / "server-key.pem")
+        context.load_cert_chain(TLS / certificate, TLS / "server-key.pem")
         context.sni_callback = lambda _socket, name, _context: one.names.append(name)
     server = await asyncio.start_server(one.serve, "127.0.0.1", 0, ssl=context)
     one.port = server.sockets[0].getsockname()[1]
