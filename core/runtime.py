@@ -31,7 +31,7 @@ from hookgate.core.registry.agents import Router, load_agents, souls_there
 from hookgate.core.registry.catalogue import Catalogue
 from hookgate.core.registry.flags import FAILURE_MODE
 from hookgate.core.registry.sanitizer import Sanitizer
-from hookgate.core.settings.schema import Settings
+from hookgate.core.settings.schema import ContextSettings, Section, Settings, TurnSettings
 from hookgate.core.settings.secret_store import SecretStore
 from hookgate.core.turn.selftest import check_that_policy_is_asked
 from hookgate.core.turn.start import Turns
@@ -48,9 +48,23 @@ if TYPE_CHECKING:
     from hookgate.core.gateway.access.tokens import Token
     from hookgate.core.hooks.dispatch import HookFailure
 
+BOUNDS: Mapping[str, type[Section]] = {"turn": TurnSettings, "context": ContextSettings}
+"""Sections by which turns and their context are bound. Each turn reads them anew."""
+
+AT_START: Mapping[str, tuple[str, ...]] = {
+    "turn": ("sandbox", "lane_queue", "answerers", "default_verdict"),
+    "context": ("unsanitized",),
+}
+"""Keys of them by which something is made or admitted at the start, and who judges what."""
+
 RESTART_FREE = frozenset(
     ("agents", "bindings", "default_agent", "gateway.tokens", "gateway.limits")
-)
+) | {
+    f"{section}.{key}"
+    for section, kind in BOUNDS.items()
+    for key in kind.model_fields
+    if key not in AT_START[section]
+}
 """Sections of the settings that `Runtime.reload` takes over without a restart."""
 
 SECRETS_SECONDS = 4.0
@@ -264,7 +278,10 @@ class Runtime:
     # -- telling ---------------------------------------------------------------
 
     async def reload(self) -> Mapping[str, Any]:
-        """Read content again: tools, capabilities, cards, souls, agents, bindings, tokens, limits.
+        """Read content again: tools, capabilities, cards, souls; and what of the settings is live.
+
+        That is agents, bindings, tokens, limits, and what turns and their context are bound by; a
+        turn that has been planned keeps what stands in its plan.
 
         Returns:
             ``changed``, and ``restart``: keys of the settings whose change needs a restart.
@@ -286,6 +303,7 @@ class Runtime:
         tokens = await self._tokens(settings)
         await self._put_in_force()
         token_book(self.host).take(tokens)
+        self._bind_turns(settings)
         for take in live:
             differing.update(take())
         self._sanitizer.reloaded(settings=bool(live))
@@ -303,6 +321,14 @@ class Runtime:
         }
         self.host.events.publish(Event("reloaded", result, scope="read"))
         return result
+
+    def _bind_turns(self, settings: Settings) -> None:
+        """Have turns that begin from now on read their bounds from `settings`."""
+        bounds = {}
+        for section, keys in AT_START.items():
+            now, began = getattr(settings, section), getattr(self.settings, section)
+            bounds[section] = now.model_copy(update={key: getattr(began, key) for key in keys})
+        self.host.settings = self.host.settings.model_copy(update=bounds)
 
     async def _tokens(self, settings: Settings) -> tuple[Token, ...]:
         """Return the tokens of `settings`, with which this gateway may go on listening.
@@ -430,11 +456,11 @@ class Runtime:
 
 
 def _differing(before: Settings, now: Settings) -> set[str]:
-    """Return the sections that differ, of the listener its keys, and nothing of plugins."""
+    """Return the sections that differ, of some of them their keys, and nothing of plugins."""
     was, settings = before.model_dump(exclude={"plugin"}), now.model_dump(exclude={"plugin"})
     differing = {key for key, value in settings.items() if was[key] != value}
-    if "gateway" in differing:
-        keys = settings["gateway"].items()
-        differing |= {f"gateway.{key}" for key, value in keys if was["gateway"][key] != value}
-        differing.remove("gateway")
+    for section in {"gateway", *BOUNDS} & differing:
+        keys = settings[section].items()
+        differing |= {f"{section}.{key}" for key, value in keys if was[section][key] != value}
+        differing.remove(section)
     return differing

@@ -130,9 +130,9 @@ def test_sighup_reads_the_settings_again_and_a_second_gateway_is_refused(
     path = hookgate.config('[agents.one]\nmodel = "demo/demo"\n')
     with served(hookgate) as (process, _):
         assert hookgate("status", "--json").json["agents"] == ["one"]
-        path.write_text('[agents.two]\nmodel = "demo/demo"\n[turn]\nmax_iterations = 3\n')
+        path.write_text('[agents.two]\nmodel = "demo/demo"\n[turn]\nlane_queue = 3\n')
         reloaded = hookgate("reload", "--json").json
-        assert reloaded["restart"] == ["turn"]
+        assert reloaded["restart"] == ["turn.lane_queue"]
         assert hookgate("status", "--json").json["agents"] == ["two"]
         check_a_second_gateway_is_refused_in_one_line(hookgate, process.pid)
         path.write_text("[agents.three]\nmodl = 1\n")

@@ -86,6 +86,37 @@ async def test_a_plugin_may_name_keys_that_wait_for_a_restart_all_the_same() -> 
     assert result["restart"] == ["plugin.live.level"]
 
 
+async def test_what_turns_are_bound_by_counts_from_the_next_turn_on() -> None:
+    read: dict[str, dict[str, Any]] = {
+        "turn": {"max_iterations": 1},
+        "context": {"history_turns": 2},
+    }
+    gate = gateway(Scripted(Script(say("ok"))))
+    gate._read_settings = lambda: gate.settings.model_copy(
+        update={
+            "turn": gate.settings.turn.model_copy(update=read["turn"]),
+            "context": gate.settings.context.model_copy(update=read["context"]),
+        }
+    )
+    async with gate:
+        assert (await gate.reload())["restart"] == []
+        turn = await gate.chat("hello")
+        assert (turn.plan.max_iterations, turn.plan.history_turns) == (1, 2)
+        # Who judges, and what is admitted, stays as it began until a restart.
+        read["turn"] = {"default_verdict": "allow", "sandbox": "required", "lane_queue": 1}
+        read["context"] = {"unsanitized": "allow"}
+        began = gate.settings
+        waiting = ["context.unsanitized", "turn.default_verdict", "turn.lane_queue", "turn.sandbox"]
+        assert (await gate.reload())["restart"] == waiting
+        for section, keys in read.items():
+            for key in keys:
+                now, then = (
+                    getattr(getattr(one, section), key) for one in (gate.host.settings, began)
+                )
+                assert now == then
+        assert gate.host.settings.turn.max_iterations == began.turn.max_iterations
+
+
 async def test_a_changed_section_of_another_plugin_is_named_as_waiting_for_a_restart() -> None:
     gate, (result,) = await reloaded({"fixed": {"level": 5}})
     assert result["restart"] == ["plugin.fixed"]

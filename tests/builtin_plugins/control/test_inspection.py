@@ -164,11 +164,14 @@ async def test_settings_come_with_the_layer_that_set_them_and_without_secrets(
         with pytest.raises(ConfigError, match="did you mean `context`"):
             await ask(gateway, "config.show", section="contxt")
         # What has changed is shown at once, and whether it counts yet.
-        file.write_text(file.read_text().replace("= 3", "= 4").replace("demo/demo", "demo/two"))
+        changed = file.read_text().replace("= 3", "= 4\nunsanitized = 'allow'")
+        file.write_text(changed.replace("demo/demo", "demo/two"))
         await gateway.reload()
         now = await rows()
         assert now["context.history_turns"]["value"] == 4
-        assert now["context.history_turns"]["restart"]
+        assert not now["context.history_turns"]["restart"]
+        assert now["context.unsanitized"]["value"] == "allow"
+        assert now["context.unsanitized"]["restart"]
         assert not now["agents.main.model"]["restart"]
 
 
