@@ -122,9 +122,9 @@ fewer than 6 characters are not masked, since they stand in ordinary text by cha
 
 `hookgate reload`, or SIGHUP, reads everything again. Agents, bindings and `default_agent` are
 taken over, access tokens and the limits of `[gateway.limits]`, the providers, and sections of
-plugins that can change while they run, such as `[plugin.awareness]`. So are `[turn]` and `[context]`,
-for turns that begin from then on, but for `turn.sandbox`, `turn.lane_queue`, `turn.answerers`,
-`turn.default_verdict` and `context.unsanitized`. Nothing is refused meanwhile,
+plugins that can change while they run, such as `[plugin.awareness]`. So are `[turn]` and
+`[context]`, for turns that begin from then on, but for `turn.sandbox`, `turn.lane_queue`,
+`turn.answerers`, `turn.default_verdict` and `context.unsanitized`. Nothing is refused meanwhile,
 and what runs goes on as it began. Who came in by a token that is gone, or that says something else
 now, is closed with 1008; to replace a token without that, name the new one beside it first.
 
