@@ -26,6 +26,11 @@ STORIES = Path(__file__).parent / "stories"
 MODELS = {"chat": "chat/big", "responses": "responses/big", "messages": "messages/big"}
 """The model that each wire's clients ask for: of a provider of the same wire."""
 
+KNOWN = "gpt-5.5"
+"""A model of which Codex knows that it searches for tools."""
+MODELS_OF = {KNOWN: MODELS["responses"]}
+"""What such names stand for here."""
+
 
 @dataclass
 class Between:
@@ -122,7 +127,8 @@ async def run(
 def unchanged(came: dict[str, Any], went: dict[str, Any]) -> dict[str, Any]:
     """Return what differs of a request, but for what has to."""
     came, went = {**came}, {**went}
-    assert came.pop("model").partition("/")[2] == went.pop("model")
+    asked = came.pop("model")
+    assert MODELS_OF.get(asked, asked).partition("/")[2] == went.pop("model")
     for body in (came, went):
         body.pop("stream", None)
         body.pop("stream_options", None)
@@ -145,16 +151,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 PAGE = os.environ.get("HOOKGATE_CLIENTS_PAGE")
 """Where a run writes which client can do what; nowhere, where nothing is said."""
+LEAST_COMPARED = 200
+"""Requests that a whole run compares at least: as a client has sent them, and as they went on."""
+LEAST_TESTS = 100
+"""Tests that a whole run has at least."""
+
 _outcomes: dict[str, str] = {}
+_compared: list[int] = []
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Keep what became of each test."""
     if "tests/clients/" in report.nodeid and (report.when == "call" or report.skipped):
         _outcomes[report.nodeid] = report.outcome
+        if report.when == "call" and report.passed:
+            _compared.extend(count for name, count in report.user_properties if name == "compared")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the page, once: not each of the workers."""
-    if PAGE and not hasattr(session.config, "workerinput"):
-        Path(PAGE).write_text(page.text(_outcomes), encoding="utf-8")
+    """Say how much was compared, and write the page, once: not each of the workers."""
+    if hasattr(session.config, "workerinput") or not _compared:
+        return
+    compared = sum(_compared)
+    print(f"\n{compared} requests compared upstream, 0 differences")
+    is_whole = not session.config.option.keyword and set(_outcomes.values()) == {"passed"}
+    if is_whole and len(_outcomes) > LEAST_TESTS and compared < LEAST_COMPARED:
+        print(f"expected {LEAST_COMPARED} at least")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if PAGE:
+        Path(PAGE).write_text(page.text(_outcomes, compared), encoding="utf-8")

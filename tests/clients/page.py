@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from tests.clients.faults import FAULTS
 from tests.clients.install import pins
 
 HEAD = """\
@@ -13,8 +14,10 @@ HEAD = """\
 Written by `make clients-page`, from a run of `make test-clients`: each mark is a test in which the
 client, unmodified, spoke to a gateway whose upstream spoke the same wire, with policy, metering and
 audit on. What the upstream was sent differed in nothing but the model's name, the key and the flag
-that asks for usage. How a client is pointed to a gateway stands on the page of the plugin
-[compat](plugins/compat.md).
+that asks for usage: COMPARED requests were compared, with 0 differences. Besides, each vendor's SDK
+meets FAULTS faults of an upstream on each wire, tells them by the class of error that it has for
+them, and tries none again that was refused. How a client is pointed to a gateway stands on the page
+of the plugin [compat](plugins/compat.md).
 
 """
 
@@ -57,21 +60,25 @@ AGENTS = {
     "codex": ("Codex", "Responses", "@openai/codex"),
 }
 TASKS = {
-    "test_a_task_is_done_as_without_a_gateway": "a task of seven calls",
-    "test_what_is_asked_waits_and_what_is_denied_is_never_seen": "one denied, one held",
+    "test_a_task_is_done_as_without_a_gateway": "a task of ten calls",
+    "test_of_ten_calls_one_is_denied_one_asked_about_and_one_deferred": (
+        "of ten calls one denied, one held, one deferred"
+    ),
 }
 MARKS = {"passed": "yes", "failed": "**no**", "skipped": "not tried"}
 
 _CASE = re.compile(r"::(?P<test>\w+)\[(?P<case>.+)\]")
 
 
-def text(outcomes: Mapping[str, str]) -> str:
+def text(outcomes: Mapping[str, str], compared: int) -> str:
     """Return the page.
 
     Args:
         outcomes: What became of each test, by its id.
+        compared: How many requests were compared.
     """
-    return HEAD + "\n".join([*_sdks(outcomes), "", *_agents(outcomes), ""])
+    head = HEAD.replace("COMPARED", str(compared)).replace("FAULTS", str(len(FAULTS)))
+    return head + "\n".join([*_sdks(outcomes), "", *_agents(outcomes), ""])
 
 
 def _found(outcomes: Mapping[str, str]) -> Iterator[tuple[str, list[str], str]]:

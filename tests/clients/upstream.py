@@ -380,6 +380,10 @@ def _items(number: int, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
                 items.append({**thought, "encrypted_content": signature})
             case Call():
                 called = {"status": "completed", "call_id": _id(piece, "call", number, place)}
+                if piece.name == "tool_search":
+                    kind = {"id": f"tsc_{name}", "type": "tool_search_call", "execution": "client"}
+                    items.append({**kind, "arguments": dict(piece.input), **called})
+                    continue
                 called["name"] = piece.name
                 if isinstance(piece.input, str):
                     item = {"id": f"ctc_{name}", "type": "custom_tool_call", "input": piece.input}
@@ -450,6 +454,8 @@ def response_frames(model: str, number: int, pieces: Sequence[Piece]) -> Iterato
                 for half in _halves(item["input"]):
                     yield event("custom_tool_call_input.delta", **at, delta=half)
                 yield event("custom_tool_call_input.done", **at, input=item["input"])
+            case "tool_search_call":
+                yield event("output_item.added", output_index=index, item=begun)
             case _:
                 yield event("output_item.added", output_index=index, item={**item, "summary": []})
         yield event("output_item.done", output_index=index, item=item)

@@ -32,6 +32,7 @@ HARMLESS: list[tuple[str, str, dict[str, Any]]] = [
     ("codex", "apply_patch", {"input": PATCH.format("src/a.py")}),
     ("codex", "write_stdin", {"session_id": 1, "chars": "", "yield_time_ms": 100}),
     ("codex", "update_plan", {"plan": []}),
+    ("codex", "tool_search", {"arguments": {"query": "calendar"}}),
     ("opencode", "bash", {"command": "go test ./...", "description": "Tests"}),
     ("opencode", "read", {"filePath": f"{ROOT}/a.go"}),
     ("opencode", "list", {}),
