@@ -191,6 +191,7 @@ def running(name: str, **settings: Any) -> Iterator[Running]:
 # -- the measurement -------------------------------------------------------------------
 
 
+SESSION = {"x-claude-code-session-id": "one"}
 MODELS = {"litellm": "m"}
 """What a server calls the model, where that is not ``mock/big``."""
 
@@ -198,7 +199,7 @@ MODELS = {"litellm": "m"}
 async def asked(session: aiohttp.ClientSession, server: Running, body: bytes) -> float:
     """Ask once; return the milliseconds until the first piece of text was there."""
     began = time.perf_counter()
-    headers = {**server.headers, "content-type": "application/json"}
+    headers = {**SESSION, **server.headers, "content-type": "application/json"}
     first = 0.0
     async with session.post(f"{server.url}/v1/messages", data=body, headers=headers) as answered:
         text = b""
@@ -231,8 +232,6 @@ async def measure(servers: dict[str, Running], rounds: int, each: int) -> dict[s
 
 async def streams(server: Running, count: int) -> float:
     """Return how long `count` streams of one session take side by side, beside one, per stream."""
-    session_headers = {"x-claude-code-session-id": "one"}
-    server.headers.update(session_headers)
     async with aiohttp.ClientSession() as session:
         bodies = [request(100_000 + at) for at in range(count)]
         began = time.perf_counter()

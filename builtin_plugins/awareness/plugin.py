@@ -155,7 +155,12 @@ class Plugin:
 
     @hookimpl
     async def tag_turn(self, turn: Turn) -> Collection[str] | None:
-        """Name what the message is about, by its words and by its meaning."""
+        """Name what the message is about, by its words and by its meaning.
+
+        A turn that is read as it came shows no cards, so nobody needs to know.
+        """
+        if turn.verbatim:
+            return None
         awareness = self._awareness
         rules = awareness.rules(turn.agent.name)
         state = turn[STATE] = TurnCards.of(turn, rules, on=awareness.control.on)
