@@ -89,9 +89,9 @@ async def between(
         yield found
 
 
-async def told(program: str, wire: str, story: str, there: Between) -> Any:
+async def told(program: str, wire: str, story: str, there: Between, model: str = "") -> Any:
     """Return what a client's program says of a story."""
-    words = [there.url, there.key, MODELS[wire], wire, story]
+    words = [there.url, there.key, model or MODELS[wire], wire, story]
     if program.startswith("python"):
         command = [str(PYTHON), str(STORIES / f"{program}.py"), *words]
     else:
