@@ -245,14 +245,17 @@ async def test_rows_of_a_former_key_are_verified_with_it(tmp_path: Path) -> None
     assert "its seal does not fit" in fault.what
 
 
-async def test_a_seal_by_the_new_key_does_not_pass_for_one_by_the_former(tmp_path: Path) -> None:
+async def test_who_has_a_former_key_cannot_seal_in_the_name_of_the_new_one(tmp_path: Path) -> None:
     rotated = Sealer(b"o" * 32, former=[SEALER])
 
-    def renamed(connection: Connection, rows: list[dict[str, Any]]) -> None:
-        connection.execute(update(ENTRIES).where(at(rows[0])).values(key=rotated.name))
+    def forge(connection: Connection, rows: list[dict[str, Any]]) -> None:
+        *_, before, last = rows
+        forged = {**last, "key": rotated.name}
+        seal = SEALER.seal(forged, before["seal"])
+        connection.execute(update(ENTRIES).where(at(last)).values(key=rotated.name, seal=seal))
 
     async with recorded(tmp_path) as store:
-        await changed(store, renamed)
+        await changed(store, forge)
         fault = (await verified(store, sealer=rotated)).fault
     assert fault is not None
     assert "its seal does not fit" in fault.what
