@@ -23,7 +23,7 @@ _TYPES: Mapping[str, type | tuple[type, ...]] = {
 }
 _SCHEMA_TYPES = {"number": ("number", "integer")}
 _ADDRESS = re.compile(r"https://[A-Za-z0-9./_~%#-]{1,300}")
-_SHELLS = re.compile(r"(/usr)?(/local)?(/bin/)?(ba|z|da)?sh")
+_SHELLS = re.compile(r"((/usr(/local)?)?/bin/)?(ba|z|da)?sh")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

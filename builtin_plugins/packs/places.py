@@ -136,7 +136,7 @@ class Workspace:
             return PathPlace.WORKSPACE
         if len(path) > MAX_CHARS or "\\" in path or not path.isprintable():
             return PathPlace.UNKNOWN  # also a name that some systems take for another one
-        if re.match(r"[A-Za-z]:", path):
+        if re.match(r"[A-Za-z]:|[A-Za-z][A-Za-z0-9+.-]*:/", path):
             return PathPlace.OUTSIDE
         if path.startswith(HOME) and not home:
             path = "./" + path

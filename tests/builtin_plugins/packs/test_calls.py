@@ -128,6 +128,22 @@ def test_what_may_harm_is_known_to(name: str, tool: str, arguments: dict[str, An
     assert asks(said)
 
 
+@pytest.mark.parametrize("path", ["file:///etc/passwd", "vscode-remote://x/etc/passwd", "c:x"])
+def test_an_address_is_no_file_of_the_workspace(path: str) -> None:
+    found = called("Read", ("claude-code",), file_path=path)
+    assert found is not None
+    assert found.flags.executes_privileged
+
+
+def test_a_shell_is_one_by_its_whole_path() -> None:
+    found = [
+        called("shell", ("codex",), command=[shell, "-c", "ls"])
+        for shell in ("/usr/local/bin/bash", "/bin/sh", "zsh", "/usrbash", "/local/bin/sh")
+    ]
+    asked = [one is not None and one.flags.executes_privileged for one in found]
+    assert asked == [False, False, False, True, True]
+
+
 def test_a_tool_that_no_enabled_pack_has_is_not_known() -> None:
     assert called("Bash", ("codex",), command="ls") is None
     assert called("mcp__x__y", PACKS) is None
