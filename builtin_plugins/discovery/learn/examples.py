@@ -34,6 +34,7 @@ from hookgate.builtin_plugins.discovery.learn.view import (
     ExampleBounds,
     ExampleSet,
     ExampleView,
+    failed_with,
     fold,
     is_whole,
     kept_text,
@@ -167,7 +168,8 @@ class Examples:
     async def learn(self, turn: Turn, outcome: Outcome | None) -> int:
         """Keep the message of `turn` as an example of each capability that it used well.
 
-        A message that is an example already is counted once more.
+        A message that is an example already is counted once more. It counts half as often once a
+        turn of it has failed with that capability, and is forgotten where that is not once.
 
         Args:
             turn: The turn, ended.
@@ -179,6 +181,8 @@ class Examples:
         if not self._enabled or self._host is None or turn.ephemeral:
             return 0
         await self._listened()
+        if failed := failed_with(turn, outcome):
+            await finish(self._lower(self.scope_of(turn), failed, turn.message.text))
         capabilities = used_well(turn, outcome, judged_only=self._judged_only)
         if not capabilities:
             return 0
@@ -325,6 +329,25 @@ class Examples:
             new = [example for example in examples if example not in self._view]
             self._view.keep(examples)
             return sum(example in self._view for example in new)
+
+    async def _lower(self, scope: str, capabilities: Sequence[str], said: str) -> None:
+        assert self._host is not None, "nothing is learned before `open`"
+        text = kept_text(said, self._host.secrets.redact)
+        async with self._lock:
+            try:
+                kept = await self._ready()
+                lowered = []
+                for capability in capabilities if text is not None else ():
+                    again = self._used(scope, capability, text or "")
+                    if (known := self._view.get(again.id)) is not None:
+                        lowered.append(replace(known, count=known.count // 2, used=again.used))
+                if kept is not None and lowered:
+                    await kept.lower(lowered)
+            except StoreError as error:
+                self._fails(error)
+                return
+            self._view.drop([one for one in lowered if not one.count])
+            self._view.keep([one for one in lowered if one.count])
 
     async def _take_in(
         self, scope: str, rows: Sequence[tuple[str, str, int]], trusted: bool

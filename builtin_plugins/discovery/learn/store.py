@@ -71,6 +71,13 @@ _COUNT = Prepared(
 )
 
 
+_LOWER = Prepared(
+    update(EXAMPLES)
+    .where(_C.id == bindparam("known"))
+    .values(count=bindparam("left"), used=bindparam("again"))
+)
+
+
 class StoreExamples:
     """Keeps examples in the store, within the bounds of `ExampleView` and by its rule.
 
@@ -99,6 +106,16 @@ class StoreExamples:
             for example in examples:
                 _count(connection, example)
             self._trim(connection, examples)
+
+        await self._store.write(work)
+
+    async def lower(self, examples: Sequence[Example]) -> None:
+        """Set how often `examples` count; one that does not count any more goes."""
+
+        def work(connection: Connection) -> None:
+            for one in examples:
+                _LOWER.count(connection, known=one.id, left=one.count, again=one.used)
+            connection.execute(delete(EXAMPLES).where(_C.count < 1))
 
         await self._store.write(work)
 

@@ -90,6 +90,25 @@ def used_well(turn: Turn, outcome: Outcome | None, *, judged_only: bool = False)
     return tuple(used)
 
 
+def failed_with(turn: Turn, outcome: Outcome | None) -> tuple[str, ...]:
+    """Return the ids of the capabilities whose calls ended in an error in a turn that failed.
+
+    Args:
+        turn: The turn, ended.
+        outcome: How it went; None where nobody knows.
+    """
+    if outcome is None or outcome.status != "failed" or outcome.claimed or not _typed(turn):
+        return ()
+    clean = _asked_before_any_taint(turn.messages)
+    failed = [
+        f"tool:{done.call.tool.name}"
+        for done in turn.calls
+        if done.result.is_error and done.result.status in ("done", "failed")
+        if done.call.id in clean
+    ]
+    return tuple(dict.fromkeys(failed))
+
+
 def is_whole(messages: Sequence[Message]) -> bool:
     """Whether the stored messages of a turn are those of one that came to its answer."""
     last = messages[-1]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import func, select
-from tests.builtin_plugins.discovery.lessons import SUCCESS, finished, taught, use
+from tests.builtin_plugins.discovery.lessons import SUCCESS, finished, selected, taught, use
 from tests.builtin_plugins.stores import BrokenStore, differences, opened_store
 from tests.builtin_plugins.turns import make_host, make_turn
 
@@ -14,7 +14,8 @@ from hookgate.builtin_plugins.discovery.learn.examples import Examples
 from hookgate.builtin_plugins.discovery.learn.store import EXAMPLES, METADATA
 from hookgate.core.domain.errors import StoreUnavailableError
 from hookgate.core.domain.ports import CLOCK
-from hookgate.core.domain.turn import Principal
+from hookgate.core.domain.tools import ToolResult
+from hookgate.core.domain.turn import REQUEST_OVERRIDE, Principal
 from hookgate.ports import STORE
 
 if TYPE_CHECKING:
@@ -59,6 +60,15 @@ async def stored(store: SqlStore) -> list[tuple[str, str, int]]:
     return await store.read(lambda connection: [tuple(r) for r in connection.execute(query)])
 
 
+FAILED = replace(SUCCESS, status="failed", score=0.0)
+WRONG = ToolResult.error("no such place")
+
+
+def broken(text: str, *names: str) -> Turn:
+    """Return a turn in which the tools `names` were called, and ended in an error."""
+    return finished(selected(make_turn(text), *names), *(use(name, WRONG) for name in names))
+
+
 def pairs(examples: Examples, scope: str = MINE) -> list[tuple[str, str]]:
     found = examples.of_scope(scope)
     return sorted(zip(found.owners, found.texts, strict=True))
@@ -77,6 +87,41 @@ async def test_each_tool_that_was_used_well_gets_the_message(maybe_store: Any) -
     examples = await opened(maybe_store)
     assert await examples.learn(taught("wind and rain", "wind", "rain"), SUCCESS) == 2
     assert pairs(examples) == [("tool:rain", "wind and rain"), ("tool:wind", "wind and rain")]
+
+
+async def test_a_failure_halves_what_counts_and_ends_what_counted_once(maybe_store: Any) -> None:
+    examples = await opened(maybe_store)
+    for text in ("Is it raining?", "is it raining?", "is it  raining?", "Snow?"):
+        await examples.learn(taught(text, "weather"), SUCCESS)
+    for text, left in (("Is it raining?", {"Is it raining?": 1, "Snow?": 1}),
+                       ("Snow?", {"Is it raining?": 1}),
+                       ("Is it raining?", {})):  # fmt: skip
+        assert await examples.learn(broken(text, "weather"), FAILED) == 0
+        assert {one.text: one.count for one in examples.matching()} == left
+    assert pairs(examples) == []
+    if maybe_store is not None:
+        assert await stored(maybe_store) == []
+
+
+async def test_no_other_turn_takes_anything_from_what_was_learned(maybe_store: Any) -> None:
+    examples = await opened(maybe_store)
+    await examples.learn(taught("Is it raining?", "weather"), SUCCESS)
+    foreign = selected(make_turn("Is it raining?"), "weather")
+    finished(foreign, use("weather", WRONG), taint=("web",))
+    denied = ToolResult.error("no", status="denied")
+    refused = finished(make_turn("Is it raining?"), use("weather", denied))
+    claimed = replace(FAILED, source=REQUEST_OVERRIDE)
+    for turn, outcome in (
+        (foreign, FAILED),
+        (refused, FAILED),
+        (taught("Is it raining?", "weather"), FAILED),
+        (broken("Is it raining?", "weather"), None),
+        (broken("Is it raining?", "weather"), claimed),
+        (broken("Is it raining?", "wind"), FAILED),
+        (broken("Is it snowing?", "weather"), FAILED),
+    ):
+        assert await examples.learn(turn, outcome) == 0
+        assert pairs(examples) == [("tool:weather", "Is it raining?")]
 
 
 async def test_a_repeat_counts_and_moves_the_time_of_use(store: SqlStore) -> None:
