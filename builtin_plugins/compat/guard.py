@@ -27,6 +27,7 @@ from hookgate import (
     Provenance,
     Refusal,
     StoreError,
+    TokenCount,
     Turn,
     TurnHandle,
     TurnKey,
@@ -215,12 +216,52 @@ class Guard:
                 action="ask it without counting",
             )
         ref = found.refs[0]
-        counted = ModelRequest(
-            model=ref, system=asked.system, messages=asked.messages, tools=asked.tools
+        headers = id_headers(request)
+        tokens = await self._counted_there(request, principal, asked, ref)
+        if tokens is None:
+            counted = ModelRequest(
+                model=ref, system=asked.system, messages=asked.messages, tools=asked.tools
+            )
+            tokens = getattr(self.host.providers[ref.provider], "bound", upper_bound)(counted)
+            headers["x-hookgate-counted"] = "upper-bound"
+        return _json({"input_tokens": tokens}, headers)
+
+    async def _counted_there(
+        self, request: web.Request, principal: Principal, asked: Asked, ref: ModelRef
+    ) -> int | None:
+        """Return what the upstream counts, in a turn that asks it for that; None where it cannot.
+
+        Who may refuse a turn or a model call may refuse this: then nothing of it leaves.
+        """
+        counts = hasattr(self.host.providers[ref.provider], "count")
+        if not counts or self.models.wire(ref) != asked.wire:
+            return None
+        counted: list[int] = []
+
+        def take(event: Event) -> None:
+            if isinstance(event.value, TokenCount):
+                counted.append(event.value.tokens)
+
+        try:
+            self._check(principal, asked, (ref,))
+        except WireError:
+            return None  # What may not be asked is not counted there, either.
+        wanted = TurnRequest(
+            content="",
+            address=address_of(principal, _session(request, asked.session)),
+            client_tools=asked.tools,
+            client_history=asked.messages,
+            model=str(ref),
+            parameters=replace(asked.parameters, max_output_tokens=1),
+            system=asked.system,
+            ephemeral=True,
+            verbatim=True,
+            counts=True,
+            raw=Raw(wire=asked.wire, data=asked.body, headers=_betas(request)),
         )
-        bound = getattr(self.host.providers[ref.provider], "bound", upper_bound)
-        headers = {**id_headers(request), "x-hookgate-counted": "upper-bound"}
-        return _json({"input_tokens": bound(counted)}, headers)
+        origin = Origin(provenance=Provenance.EXTERNAL_USER, path="compat")
+        turn = await self.host.start_turn(principal, origin, wanted, sink=take).wait()
+        return counted[0] if counted and turn.error is None else None
 
     async def embeddings(self, request: web.Request) -> web.StreamResponse:
         """Serve ``/v1/embeddings``."""

@@ -140,6 +140,7 @@ class AnthropicWire:
         self._provider = provider
         base = base_url.rstrip("/").removesuffix("/v1")
         self.url, self.models_url = f"{base}/v1/messages", f"{base}/v1/models"
+        self.count_url = f"{self.url}/count_tokens"
         self.headers: Mapping[str, str] = {"anthropic-version": VERSION} | (
             {"x-api-key": key} if key else {}
         )

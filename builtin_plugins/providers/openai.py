@@ -144,6 +144,7 @@ class OpenAIWire:
 
     name = "openai-chat"
     passed = frozenset(("openai-beta",))
+    count_url = ""
 
     def __init__(
         self,

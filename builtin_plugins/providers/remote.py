@@ -55,6 +55,9 @@ one of that size holds the event loop for some milliseconds."""
 MAX_VECTORS = 64 * 1024 * 1024
 """Bytes of an answer with vectors: 2,048 of them of 1,536 numbers each, written out."""
 
+NO_PART_OF_A_COUNT = ("stream", "max_tokens")
+MAX_TOKENS = 1_000_000_000
+
 MOST_MODELS = 1000
 """Models that are read of a server's list."""
 
@@ -183,6 +186,35 @@ class RemoteProvider:
             self._running -= 1
             if self._retired and not self._running:
                 await self.close()
+
+    async def count(self, turn: Turn, request: ModelRequest) -> int:
+        """Return the tokens that the server says a request has, which it sends as it came.
+
+        Raises:
+            ProviderError: It does not say it.
+        """
+        del turn
+        if not self._wire.count_url or not passes(request, self._wire.name):
+            raise self._error("rejected", f"{self._name} does not count this request")
+        body = self._wire.body(request)
+        asked = {name: value for name, value in body.items() if name not in NO_PART_OF_A_COUNT}
+        asking = httpx.Request(
+            "POST",
+            self._wire.count_url,
+            headers=self._like.headers,
+            content=orjson.dumps(asked),
+            extensions=self._like.extensions,
+        )
+        assert request.raw is not None, "it passes"
+        asking.headers.update([one for one in request.raw.headers if one[0] in self._wire.passed])
+        answer = await self._fetch(asking, "before it had counted")
+        try:
+            tokens = orjson.loads(answer)["input_tokens"]
+        except (orjson.JSONDecodeError, KeyError, TypeError):
+            tokens = None
+        if type(tokens) is not int or not 0 < tokens <= MAX_TOKENS:
+            raise self._error("malformed", f"{self._name} counted {message_of(answer)!r}")
+        return tokens
 
     async def _fetch(self, asking: httpx.Request, when: str, *, most: int = MAX_WHOLE) -> bytes:
         """Return the JSON that a request is answered with.

@@ -327,6 +327,17 @@ class Embedded(WirePart):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TokenCount(WirePart):
+    """The tokens that a provider says a request has.
+
+    Attributes:
+        tokens: All of its input.
+    """
+
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
     """One attempt at one model. Frozen before the first `before_model_call` sees it.
 
@@ -353,6 +364,7 @@ class ModelRequest:
         baseline: What `raw` says, as a request: what is the same here is sent as it came.
         embed: What is to be turned into vectors, where no answer is asked for: the messages hold
             the same as text, for whoever judges, changes and counts it.
+        counts: Whether its tokens alone are asked for, and no answer.
         sized: What it is made of, once somebody has looked; see `kit.tokens.bounds.sizes_of`.
     """
 
@@ -374,6 +386,7 @@ class ModelRequest:
     raw: Raw | None = field(default=None, repr=False)
     baseline: ModelRequest | None = field(default=None, repr=False, compare=False)
     embed: Embed | None = None
+    counts: bool = False
     sized: Any = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -491,6 +504,7 @@ ModelEvent: TypeAlias = (
     | StopEvent
     | Frame
     | Embedded
+    | TokenCount
 )
 """What a model says, piece by piece.
 
@@ -572,6 +586,9 @@ class Provider(Protocol):
 
     One whose models make vectors has ``async embed(turn, request) -> Embedded`` as well, which is
     called in the place of `stream` where the request has an `embed`.
+
+    One that counts a request's tokens has ``async count(turn, request) -> int``, which is called
+    where the request `counts`. Nothing is billed for that.
 
     One that knows its bills has ``bound(request) -> int`` as well: the most tokens of input that
     a request can be billed for. Of others, `kit.tokens.bounds.upper_bound` is taken.

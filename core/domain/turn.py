@@ -368,6 +368,8 @@ class TurnRequest:
         embed: What is to be turned into vectors, in the place of an answer; they come in one event
             ``embedded`` whose value is an `Embedded`. Only of a verbatim request, whose messages
             hold the same as text.
+        counts: Whether the provider is to count its tokens, in the place of an answer; they come in
+            one event ``counted`` whose value is a `TokenCount`. Only of a verbatim request.
     """
 
     content: str
@@ -389,6 +391,7 @@ class TurnRequest:
     whole: bool = False
     raw: Raw | None = field(default=None, repr=False)
     embed: Embed | None = field(default=None, repr=False)
+    counts: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -447,9 +447,10 @@ def _check_honoured(request: TurnRequest) -> None:
     if request.raw is not None and not request.verbatim:
         wrong = "`raw` without `verbatim`: what the gateway adds and chooses would not be in it"
         action = "set `verbatim`, or leave `raw` out"
-    elif request.embed is not None and not request.verbatim:
-        wrong = "`embed` without `verbatim`: what the gateway adds and chooses would not be in it"
-        action = "set `verbatim`, or leave `embed` out"
+    elif (request.embed is not None or request.counts) and not request.verbatim:
+        name = "counts" if request.counts else "embed"
+        wrong = f"`{name}` without `verbatim`: what the gateway adds and chooses would not be in it"
+        action = f"set `verbatim`, or leave `{name}` out"
     elif request.host_tools and not request.verbatim:
         wrong = "`host_tools` without `verbatim`: all tools of its agent are there anyway"
         action = "leave it out"

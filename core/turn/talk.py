@@ -420,6 +420,7 @@ class Rounds:
                 whole=turn.whole,
                 raw=turn.raw,
                 embed=self._asked.embed,
+                counts=self._asked.counts,
             )
         is_longer = len(self._messages) > len(first.messages)
         return replace(

@@ -71,6 +71,7 @@ class Wire(Protocol):
         name: What it is called, where a request says that it came by it.
         url: Where requests are sent.
         models_url: Where its server lists its models.
+        count_url: Where it counts the tokens of a request; "" for nowhere.
         embeddings_url: Where it makes vectors; "" for nowhere.
         headers: The protocol's own headers, the key among them.
         passed: Names of headers that are passed on with a request that is sent as it came.
@@ -80,6 +81,7 @@ class Wire(Protocol):
     passed: frozenset[str]
     url: str
     models_url: str
+    count_url: str
     embeddings_url: str
     headers: Mapping[str, str]
 

@@ -17,7 +17,15 @@ from hookgate.core.domain.errors import (
     ProviderError,
     RefusedError,
 )
-from hookgate.core.domain.models import Ending, Frame, StopEvent, TextDelta, Usage, UsageEvent
+from hookgate.core.domain.models import (
+    Ending,
+    Frame,
+    StopEvent,
+    TextDelta,
+    TokenCount,
+    Usage,
+    UsageEvent,
+)
 from hookgate.core.domain.parts import Text
 from hookgate.core.domain.ports import BILLS
 from hookgate.core.hooks.tasks import finish, raise_if_cancelled, told
@@ -176,20 +184,13 @@ class ModelCall:
                 action="enable the plugin that brings it, or change the model",
                 code="unknown_provider",
             )
-        if request.embed is not None and not hasattr(provider, "embed"):
-            raise ProviderError(
-                "rejected",
-                f"{request.model.provider} has no models that make vectors",
-                provider=request.model.provider,
-                action="name one of a provider that has, such as hookgate/minilm",
-            )
+        ask = _asker(provider, request)
         self._sent = True
         events: AsyncIterator[ModelEvent] | None = None
         try:
             while True:
                 try:
                     if events is None:
-                        ask = provider.stream if request.embed is None else _embedder(provider)
                         events = aiter(ask(self.turn, request))
                     event = await anext(events)
                 except StopAsyncIteration:
@@ -243,6 +244,9 @@ class ModelCall:
         """Hold a provider's figures against what they can be, and estimate those that lack."""
         request, said = self.request, self._said
         self._said = []
+        if request.counts:
+            self.usage = Usage()  # Nobody bills that.
+            return
         answered = self.started or ending.status == "done"
         bills = self._host.get(BILLS)
         if bills is not None:
@@ -313,6 +317,38 @@ def _text(given: str | Sequence[int]) -> str:
 def _texts(request: ModelRequest) -> list[str]:
     parts = (part for message in request.messages for part in message.parts)
     return [part.text for part in parts if isinstance(part, Text)]
+
+
+def _asker(
+    provider: Any, request: ModelRequest
+) -> Callable[[Turn, ModelRequest], AsyncIterator[ModelEvent]]:
+    """Return what a provider is asked by for what the request wants of it.
+
+    Raises:
+        ProviderError: It has no such thing.
+    """
+    if request.counts:
+        name, make, lacks, action = "count", _counter, "counts no tokens", ""
+    elif request.embed is not None:
+        name, make, lacks = "embed", _embedder, "has no models that make vectors"
+        action = "name one of a provider that has, such as hookgate/minilm"
+    else:
+        stream: Callable[[Turn, ModelRequest], AsyncIterator[ModelEvent]] = provider.stream
+        return stream
+    if not hasattr(provider, name):
+        asked = request.model.provider
+        raise ProviderError("rejected", f"{asked} {lacks}", provider=asked, action=action)
+    return make(provider)
+
+
+def _counter(provider: Any) -> Callable[[Turn, ModelRequest], AsyncIterator[ModelEvent]]:
+    """Return what asks a provider for a request's tokens as another is asked for an answer."""
+
+    async def counted(turn: Turn, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        yield TokenCount(tokens=await provider.count(turn, request))
+        yield StopEvent("end")
+
+    return counted
 
 
 def _embedder(provider: Any) -> Callable[[Turn, ModelRequest], AsyncIterator[ModelEvent]]:

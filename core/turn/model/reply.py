@@ -13,6 +13,7 @@ from hookgate.core.domain.models import (
     ReasoningDelta,
     StopEvent,
     TextDelta,
+    TokenCount,
     ToolUseEvent,
 )
 from hookgate.core.domain.parts import Raw, Text, came_as
@@ -92,6 +93,8 @@ class Reply:
                     self._tell_frames()
             case Embedded():
                 self._turn.tell(Event("embedded", {}, scope="chat", value=event))
+            case TokenCount():
+                self._turn.tell(Event("counted", {}, scope="chat", value=event))
             case StopEvent() if self._as_it_comes:
                 self._flush()
                 self._begin()
