@@ -75,9 +75,9 @@ def decide(server: Server, routes: Mapping[AbstractRoute, Route]) -> Middleware:
                     request[CALLER] = caller
                 request = _limited(request, route)
                 if caller is None or caller.token or not caller.principal.key:
-                    return _made(route, await contained(handler(request)))
+                    return _made(server, route, await contained(handler(request)))
                 with server.keyed(request):
-                    return _made(route, await contained(handler(request)))
+                    return _made(server, route, await contained(handler(request)))
         except web.HTTPRequestEntityTooLarge:
             return _answer(server, request, _too_large(request.client_max_size))
         except web.HTTPException:
@@ -92,9 +92,12 @@ def decide(server: Server, routes: Mapping[AbstractRoute, Route]) -> Middleware:
     return decide
 
 
-def _made(route: Route, response: object) -> web.StreamResponse:
+def _made(server: Server, route: Route, response: object) -> web.StreamResponse:
     """Return what a handler has returned, if it is an answer."""
     if isinstance(response, web.StreamResponse):
+        if server.ending:
+            # Of a stream that began before, the head has not said that its connection ends.
+            response.force_close()
         return response
     raise TypeError(
         f"{route.method} {route.path} of {route.plugin} returned {type(response).__name__}, "

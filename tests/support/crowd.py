@@ -219,6 +219,9 @@ class Crowd:
                     name = value
                 elif field == "data":
                     yield name, json.loads(value)
+        if name != "done":
+            # Some proxies end a stream as well as their gateway would have.
+            raise ConnectionResetError("the stream ended without `done`")
 
     async def _stream(self, peer: str, numbers: count[int]) -> None:
         # One of them is longer than a gateway goes on before it listens no more.

@@ -281,3 +281,25 @@ def test_the_fastest_event_loop_that_is_there_is_used() -> None:
     loop = factory()
     assert "uvloop" in type(loop).__module__
     loop.close()
+
+
+async def test_a_stream_that_began_before_the_end_leaves_no_connection_for_another_request() -> (
+    None
+):
+    gate = Gate()
+    async with serving(Scripted(Script(gate.stops()))) as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.listener.port)
+        body = b'{"content": "x"}'
+        writer.write(
+            b"POST /v1/turns HTTP/1.1\r\nHost: %s\r\nAccept: text/event-stream\r\n"
+            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+            % (served.host.encode(), len(body), body)
+        )
+        async with asyncio.timeout(WAIT):
+            assert b" 200 " in await reader.readline()
+            await gate.reached.wait()
+            # Its head has gone out, and could not say that the connection ends.
+            served.server.leaving = True
+            gate.open.set()
+            assert b"event: done" in await reader.read()
+        writer.close()
