@@ -27,7 +27,7 @@ from hookgate.wire import dumps
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.compat.fields import Asked
     from hookgate.builtin_plugins.compat.guard import Guard
-    from hookgate.builtin_plugins.compat.kept.responses import Keeper
+    from hookgate.builtin_plugins.compat.kept.responses import ResponseKeeper
 
 LOOK = 0.5
 """Seconds between two looks at whether the client is still there."""
@@ -46,7 +46,7 @@ class Comment:
     text: str
 
 
-class Delivery:
+class AnswerDelivery:
     """Brings one answer to its client.
 
     Args:
@@ -63,7 +63,7 @@ class Delivery:
         request: web.Request,
         wire: Wire,
         asked: Asked,
-        keeper: Keeper | None = None,
+        keeper: ResponseKeeper | None = None,
     ) -> None:
         self._guard = guard
         self._host = guard.host

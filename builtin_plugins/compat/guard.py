@@ -39,18 +39,18 @@ from hookgate import (
 )
 from hookgate.builtin_plugins.compat import embeddings
 from hookgate.builtin_plugins.compat.answers import Wire
-from hookgate.builtin_plugins.compat.delivery import RAN, Delivery
+from hookgate.builtin_plugins.compat.delivery import RAN, AnswerDelivery
 from hookgate.builtin_plugins.compat.errors import (
     id_headers,
     is_anthropic,
 )
 from hookgate.builtin_plugins.compat.fields import BROUGHT_TAINT, Asked, bad, json_object
 from hookgate.builtin_plugins.compat.kept import idempotency
-from hookgate.builtin_plugins.compat.kept.responses import Keeper, KeptResponses
+from hookgate.builtin_plugins.compat.kept.responses import KeptResponses, ResponseKeeper
 from hookgate.builtin_plugins.compat.kept.rounds import (
+    Conversation,
     HiddenRounds,
     Restored,
-    Trail,
     in_a_round,
     is_hidden,
     made_in,
@@ -163,7 +163,7 @@ class Asking:
     found: Meant
     session: str
     named: bool
-    keeper: Keeper | None
+    keeper: ResponseKeeper | None
     restored: Restored
 
 
@@ -182,7 +182,7 @@ class Guard:
         shelf = Shelf(host)
         self.kept = KeptResponses(host, shelf, settings)
         self.rounds = HiddenRounds(shelf)
-        self.answers = idempotency.Answers(host, shelf)
+        self.answers = idempotency.KeptAnswers(host, shelf)
 
     def use(self, settings: CompatSettings) -> None:
         """Take over changed settings."""
@@ -320,7 +320,7 @@ class Guard:
 
     async def _answer(self, request: web.Request, wire: Wire) -> web.StreamResponse:
         body, principal = json_object(await _body(request)), principal_of(request)
-        keeper: Keeper | None = None
+        keeper: ResponseKeeper | None = None
         if wire is RESPONSES:
             body, keeper = await self.kept.taken(principal, body)
         asked = wire.read(body)
@@ -336,7 +336,7 @@ class Guard:
         one = idempotency.named(request, principal, body, found)
         if one is not None and not (keeper is not None and keeper.background):
 
-            async def begin() -> tuple[Delivery, Mapping[str, str]]:
+            async def begin() -> tuple[AnswerDelivery, Mapping[str, str]]:
                 delivery, _, headers = await self._begin(asking, watched=False)
                 return delivery, headers
 
@@ -349,7 +349,7 @@ class Guard:
 
     async def _begin(
         self, asking: Asking, *, watched: bool = True
-    ) -> tuple[Delivery, TurnHandle, dict[str, str]]:
+    ) -> tuple[AnswerDelivery, TurnHandle, dict[str, str]]:
         """Start the turn of a request; return what brings its answer, the turn, and headers.
 
         Raises:
@@ -358,7 +358,7 @@ class Guard:
         request, asked, wire, found = asking.request, asking.asked, asking.wire, asking.found
         whole = replace(asked, messages=_usable(asked, asking.restored))
         wanted = self._request(request, asking.principal, whole, found, asking.session)
-        delivery = Delivery(self, request, wire, asked, asking.keeper)
+        delivery = AnswerDelivery(self, request, wire, asked, asking.keeper)
         handle = self.host.start_turn(
             asking.principal,
             Origin(provenance=Provenance.EXTERNAL_USER, path="compat"),
@@ -517,7 +517,7 @@ class Guard:
         hidden = is_hidden(made, shows_opaque=shows and self.models.wire(ran) == asked.wire)
         if not (hidden or before is not None or KNOWN in turn):
             return
-        trail = Trail(turn.principal)
+        trail = Conversation(turn.principal)
         trail.walk(asked.messages)
         text = self.host.secrets.redact("".join(message.text for message in made))
         digests = trail.answer(text, turn.pending)

@@ -28,7 +28,8 @@ async def test_in_their_place_it_is_the_only_one_and_has_their_settings(tmp_path
     async with gateway(tmp_path, plugins=REPLACE, plugin=plugin) as running:
         turn = await running.chat("hello there")
 
-        assert running.host.providers.keys() == {"echo"}
+        # The embedding makes vectors by the name `hookgate`, and writes no answers.
+        assert running.host.providers.keys() - {"hookgate"} == {"echo"}
     assert turn.answer == "Indeed: hello there"
     assert turn.usage.output_tokens == 3
     assert turn.usage.reported

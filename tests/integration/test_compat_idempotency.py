@@ -26,11 +26,11 @@ def retry(count: int) -> dict[str, Any]:
 
 
 @pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> list[idempotency.Run]:
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[idempotency.KeptRun]:
     """The answers that may be asked for twice, in the order in which they began."""
-    made: list[idempotency.Run] = []
+    made: list[idempotency.KeptRun] = []
 
-    class Noted(idempotency.Run):
+    class Noted(idempotency.KeptRun):
         def __init__(self, *args: Any, **more: Any) -> None:
             super().__init__(*args, **more)
             made.append(self)
@@ -39,7 +39,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[idempotency.Run]:
     return made
 
 
-async def read_by(runs: Sequence[idempotency.Run], readers: int) -> None:
+async def read_by(runs: Sequence[idempotency.KeptRun], readers: int) -> None:
     """Wait until so many wait for an answer."""
     await until(lambda: sum(len(run.readers) for run in runs) == readers)
 
@@ -47,7 +47,7 @@ async def read_by(runs: Sequence[idempotency.Run], readers: int) -> None:
 @BOTH
 @pytest.mark.parametrize("stream", [False, True])
 async def test_the_same_request_joins_the_turn_that_runs_and_is_answered_again(
-    path: str, stream: bool, tmp_path: Path, runs: list[idempotency.Run]
+    path: str, stream: bool, tmp_path: Path, runs: list[idempotency.KeptRun]
 ) -> None:
     slow = Slow(say("here"))
     async with served(tmp_path, script=slow, plugin=OWN) as (one, _):
@@ -112,7 +112,7 @@ async def test_what_has_failed_can_be_sent_again(tmp_path: Path) -> None:
 
 async def test_a_client_that_goes_away_finds_the_answer_when_it_comes_again(
     tmp_path: Path,
-    runs: list[idempotency.Run],
+    runs: list[idempotency.KeptRun],
 ) -> None:
     slow = Slow(say("here"))
     async with served(tmp_path, script=slow) as (one, _):
@@ -139,7 +139,7 @@ async def test_a_key_that_cannot_be_one_is_a_400(key: str, tmp_path: Path) -> No
 
 
 async def test_a_retry_joins_the_agents_turn_and_no_tool_runs_twice(
-    tmp_path: Path, runs: list[idempotency.Run]
+    tmp_path: Path, runs: list[idempotency.KeptRun]
 ) -> None:
     slow = Slow(say("here"), say("anew"))
     async with served(tmp_path, script=slow) as (one, _):
@@ -157,7 +157,7 @@ async def test_a_retry_joins_the_agents_turn_and_no_tool_runs_twice(
 
 
 async def test_in_guard_a_retry_is_a_request_like_any_other(
-    tmp_path: Path, runs: list[idempotency.Run]
+    tmp_path: Path, runs: list[idempotency.KeptRun]
 ) -> None:
     async with served(tmp_path, say("a"), say("b")) as (one, script):
         for count in (0, 1):
@@ -167,7 +167,7 @@ async def test_in_guard_a_retry_is_a_request_like_any_other(
 
 
 async def test_an_agents_turn_that_nobody_comes_back_for_ends(
-    tmp_path: Path, runs: list[idempotency.Run], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, runs: list[idempotency.KeptRun], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(idempotency, "ALONE", 0.01)
     slow = Slow(say("never"))
@@ -182,7 +182,7 @@ async def test_an_agents_turn_that_nobody_comes_back_for_ends(
 
 @pytest.mark.slow
 async def test_another_gateway_of_the_store_waits_and_gives_the_same_answer(
-    tmp_path: Path, runs: list[idempotency.Run], url: str
+    tmp_path: Path, runs: list[idempotency.KeptRun], url: str
 ) -> None:
     slow, other, store = Slow(say("here")), Script(say("never")), {"storage": {"url": url}}
     async with (
@@ -201,7 +201,7 @@ async def test_another_gateway_of_the_store_waits_and_gives_the_same_answer(
 
 
 async def test_what_a_killed_gateway_ran_is_run_anew(
-    tmp_path: Path, runs: list[idempotency.Run], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, runs: list[idempotency.KeptRun], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = Slow(say("here"))
     async with served(tmp_path, script=slow) as (one, _):

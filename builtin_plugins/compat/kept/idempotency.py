@@ -29,7 +29,7 @@ from hookgate.wire import dumps
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from hookgate.builtin_plugins.compat.delivery import Delivery
+    from hookgate.builtin_plugins.compat.delivery import AnswerDelivery
     from hookgate.builtin_plugins.compat.kept.tables import KeptAnswer
     from hookgate.builtin_plugins.compat.modes import Meant
 
@@ -48,11 +48,11 @@ ALONE = 15.0
 LARGEST = 8 * 1024 * 1024
 """Bytes of an answer that is kept, compressed."""
 
-Begin: TypeAlias = "Callable[[], Awaitable[tuple[Delivery, Mapping[str, str]]]]"
+Begin: TypeAlias = "Callable[[], Awaitable[tuple[AnswerDelivery, Mapping[str, str]]]]"
 
 
 @dataclass(slots=True)
-class Run:
+class KeptRun:
     """An answer on its way to whoever asks for it, as far as it has come.
 
     Attributes:
@@ -157,7 +157,7 @@ def named(
     )
 
 
-class Answers:
+class KeptAnswers:
     """The answers that may be asked for twice.
 
     Args:
@@ -168,7 +168,7 @@ class Answers:
     def __init__(self, host: Host, shelf: Shelf) -> None:
         self._host = host
         self._shelf = shelf
-        self._runs: dict[tuple[str, str], Run] = {}
+        self._runs: dict[tuple[str, str], KeptRun] = {}
 
     async def answer(
         self, request: web.Request, wire: Wire, one: Named, begin: Begin, *, stream: bool
@@ -198,7 +198,7 @@ class Answers:
 
     # -- what was asked before ---------------------------------------------------------------
 
-    async def _found(self, one: Named) -> Run | None:
+    async def _found(self, one: Named) -> KeptRun | None:
         """Return the run to join; None where this request is to begin one, which it has claimed."""
         place = one.principal, one.key
         while True:
@@ -211,11 +211,11 @@ class Answers:
                 raise _reused(one)
             if not row.runs_until:
                 kept = await unpacked(row.body)
-                return Run(one.digest, kept["headers"], kept["frames"], over=True)
+                return KeptRun(one.digest, kept["headers"], kept["frames"], over=True)
             # Another gateway runs it.
             await asyncio.sleep(LOOK)
 
-    def _same(self, one: Named, run: Run) -> Run:
+    def _same(self, one: Named, run: KeptRun) -> KeptRun:
         if run.digest != one.digest:
             raise _reused(one)
         return run
@@ -251,9 +251,9 @@ class Answers:
 
     # -- a turn of its own -------------------------------------------------------------------
 
-    async def _begun(self, one: Named, begin: Begin) -> Run:
+    async def _begun(self, one: Named, begin: Begin) -> KeptRun:
         place = one.principal, one.key
-        run = self._runs[place] = Run(one.digest)
+        run = self._runs[place] = KeptRun(one.digest)
         try:
             delivery, headers = await begin()
         except BaseException as error:
@@ -266,7 +266,7 @@ class Answers:
             self._host.spawn(self._alone(run, delivery), name="compat: see to an answer's readers")
         return run
 
-    async def _produce(self, one: Named, run: Run, delivery: Delivery) -> None:
+    async def _produce(self, one: Named, run: KeptRun, delivery: AnswerDelivery) -> None:
         pulse = asyncio.ensure_future(self._pulse(one))
         try:
             async for frames in delivery.pieces():
@@ -292,7 +292,7 @@ class Answers:
             else:
                 self._end(one, run)
 
-    async def _alone(self, run: Run, delivery: Delivery) -> None:
+    async def _alone(self, run: KeptRun, delivery: AnswerDelivery) -> None:
         """End a turn that nobody reads any longer, once nobody will ask for it again."""
         clock = self._host.clock
         seen = clock.monotonic()
@@ -310,7 +310,7 @@ class Answers:
             with suppress(StoreError):
                 await self._change(one, runs_until=self._shelf.now() + LOST)
 
-    async def _keep(self, one: Named, run: Run) -> None:
+    async def _keep(self, one: Named, run: KeptRun) -> None:
         """Keep an answer before anybody hears that it is whole."""
         body = await packed({"headers": run.headers, "frames": run.frames})
         try:
@@ -321,13 +321,13 @@ class Answers:
         except StoreError as error:
             self._host.log.warning("an answer could not be kept", key=one.key, error=str(error))
 
-    async def _let_go(self, one: Named, run: Run) -> None:
+    async def _let_go(self, one: Named, run: KeptRun) -> None:
         """Let a request that has failed be sent again."""
         with suppress(StoreError):
             await self._forget(one)
         self._end(one, run)
 
-    def _end(self, one: Named, run: Run) -> None:
+    def _end(self, one: Named, run: KeptRun) -> None:
         run.over = True
         if self._runs.get((one.principal, one.key)) is run:
             del self._runs[one.principal, one.key]
@@ -356,7 +356,7 @@ class Answers:
 
 
 async def _streamed(
-    request: web.Request, wire: Wire, run: Run, headers: Mapping[str, str]
+    request: web.Request, wire: Wire, run: KeptRun, headers: Mapping[str, str]
 ) -> web.StreamResponse:
     frames = aiter(run.follow())
     # What fails before anything was written has a status of its own.

@@ -25,7 +25,7 @@ from hookgate.wire import dumps
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from hookgate.builtin_plugins.compat.delivery import Delivery
+    from hookgate.builtin_plugins.compat.delivery import AnswerDelivery
     from hookgate.builtin_plugins.compat.kept.tables import KeptResponse
     from hookgate.builtin_plugins.compat.settings import CompatSettings
 
@@ -48,7 +48,7 @@ PREVIOUS = "previous_response_id"
 
 
 @dataclass(slots=True)
-class Keeper:
+class ResponseKeeper:
     """Keeps one response.
 
     Attributes:
@@ -93,7 +93,7 @@ class KeptResponses:
 
     async def taken(
         self, principal: Principal, body: dict[str, Any]
-    ) -> tuple[dict[str, Any], Keeper | None]:
+    ) -> tuple[dict[str, Any], ResponseKeeper | None]:
         """Return the body as a model is to read it, and what keeps the response.
 
         Raises:
@@ -116,7 +116,7 @@ class KeptResponses:
         if previous:
             items = [*await self._before(principal, previous), *map(_item, items)]
             body["input"] = items
-        return body, Keeper(self, principal, items, background, stored, told)
+        return body, ResponseKeeper(self, principal, items, background, stored, told)
 
     def _check_background(self, fields: Fields, *, stored: bool) -> None:
         if fields.flag("store") is False:
@@ -147,7 +147,9 @@ class KeptResponses:
 
     # -- keeping ---------------------------------------------------------------------------------
 
-    async def put(self, keeper: Keeper, response: Mapping[str, Any], *, runs: int = 0) -> None:
+    async def put(
+        self, keeper: ResponseKeeper, response: Mapping[str, Any], *, runs: int = 0
+    ) -> None:
         """Keep a response; one that cannot be is told to the operator, and not to the client."""
         now = self._shelf.now()
         name = str(response.get("id", ""))[:LONGEST_ID]
@@ -186,7 +188,7 @@ class KeptResponses:
 
         await store.write(work, order=table.name)
 
-    async def _body(self, keeper: Keeper, response: Mapping[str, Any]) -> bytes:
+    async def _body(self, keeper: ResponseKeeper, response: Mapping[str, Any]) -> bytes:
         return await packed({"input": keeper.input, "response": response})
 
     async def _tidy(self, principal: Principal, now: int) -> None:
@@ -210,7 +212,11 @@ class KeptResponses:
     # -- in the background -----------------------------------------------------------------------
 
     async def begun(
-        self, keeper: Keeper, delivery: Delivery, handle: TurnHandle, headers: Mapping[str, str]
+        self,
+        keeper: ResponseKeeper,
+        delivery: AnswerDelivery,
+        handle: TurnHandle,
+        headers: Mapping[str, str],
     ) -> web.Response:
         """Let a response run on, and answer with what can be asked for later."""
         head = {**delivery.head(), "status": "queued"}
@@ -221,7 +227,9 @@ class KeptResponses:
         self._host.spawn(self._run(keeper, delivery, key), name=f"compat: {head['id']}")
         return web.Response(body=dumps(head), content_type="application/json", headers=headers)
 
-    async def _run(self, keeper: Keeper, delivery: Delivery, key: tuple[str, str]) -> None:
+    async def _run(
+        self, keeper: ResponseKeeper, delivery: AnswerDelivery, key: tuple[str, str]
+    ) -> None:
         handle = self._running[key]
         pulse = asyncio.ensure_future(self._pulse(key))
         try:

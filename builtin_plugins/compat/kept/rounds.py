@@ -35,7 +35,7 @@ MOST_ASKED = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownMessage:
     """An answer in a client's history.
 
     Attributes:
@@ -66,7 +66,7 @@ class Restored:
     lost: frozenset[int] = frozenset()
 
 
-class Trail:
+class Conversation:
     """Digests of a conversation as its client sees it, message by message.
 
     Args:
@@ -77,7 +77,7 @@ class Trail:
         self._own = principal.id.encode()
         self._chain = hashlib.sha256(self._own)
 
-    def walk(self, messages: Sequence[Message]) -> list[Shown]:
+    def walk(self, messages: Sequence[Message]) -> list[ShownMessage]:
         """Go on with a history; return the answers in it."""
         found, place = [], 0
         while place < len(messages):
@@ -93,7 +93,7 @@ class Trail:
             text = "".join(one.text for one in group)
             calls = [use for one in group for use in one.tool_uses]
             if text or calls:
-                found.append(Shown(start, place, *self.answer(text, calls)))
+                found.append(ShownMessage(start, place, *self.answer(text, calls)))
         return found
 
     def answer(self, text: str, calls: Iterable[ToolUse]) -> tuple[str, str]:
@@ -175,13 +175,16 @@ class HiddenRounds:
         if not await self._may_have():
             return Restored(messages)
         await self._prune()
-        shown = Trail(principal).walk(messages)
+        shown = Conversation(principal).walk(messages)
         wanted = [one.answer for one in shown[-MOST_ASKED:]]
         rows = [row for table in tables for row in await table.all(table.c.answer.in_(wanted))]
         return await self._placed(messages, shown, rows)
 
     async def _placed(
-        self, messages: tuple[Message, ...], shown: Sequence[Shown], rows: Sequence[HiddenRound]
+        self,
+        messages: tuple[Message, ...],
+        shown: Sequence[ShownMessage],
+        rows: Sequence[HiddenRound],
     ) -> Restored:
         known, told = {row.key: row for row in rows}, {row.answer for row in rows}
         found: list[Message] = []

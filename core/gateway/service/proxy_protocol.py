@@ -124,7 +124,7 @@ class ProxyHeaders:
 
     def __call__(self) -> asyncio.Protocol:
         """Return the protocol of a new connection."""
-        return _Reader(self)
+        return _HeaderReader(self)
 
     def close(self) -> None:
         """End the connections whose header has not come."""
@@ -132,7 +132,7 @@ class ProxyHeaders:
             transport.abort()
 
 
-class _Reader(asyncio.Protocol):
+class _HeaderReader(asyncio.Protocol):
     def __init__(self, headers: ProxyHeaders) -> None:
         self._headers = headers
         self._data = b""
