@@ -102,12 +102,14 @@ class Crowd:
             tasks = [
                 asyncio.create_task(self._keep(kind, peer)) for peer, kind in self.people.items()
             ]
-            tasks.append(asyncio.create_task(self._answer_all()))
+            answering = asyncio.create_task(self._answer_all())
             try:
                 yield self._http
             finally:
                 self.over, self._held = True, False
                 await asyncio.gather(*tasks)
+                # The last question is asked after the end was told.
+                answering.cancel()
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Wait until `condition` holds."""
@@ -160,7 +162,7 @@ class Crowd:
                 self.failed.append(Failed("answerer", began, "", status))
 
     async def _answer_all(self) -> None:
-        while not self.over or self.open:
+        while True:
             for question in tuple(self.open.values()):
                 if not self._held:
                     await self._allow(question)

