@@ -35,7 +35,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[idempotency.KeptRun]:
             super().__init__(*args, **more)
             made.append(self)
 
-    monkeypatch.setattr(idempotency, "Run", Noted)
+    monkeypatch.setattr(idempotency, "KeptRun", Noted)
     return made
 
 
