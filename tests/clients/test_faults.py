@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from tests.builtin_plugins.providers.raw import raw_server
-from tests.clients.conftest import STORIES, run
+from tests.clients.conftest import STORIES, run, unchanged
 from tests.clients.faults import FAULTS, WIRES, Fault, providers, script
 from tests.clients.install import PYTHON
+from tests.clients.upstream import Sent, relay
 from tests.support.script import settings
 from tests.support.wire import tokens
 
@@ -53,7 +54,7 @@ def expected(wire: str, fault: Fault) -> dict[str, Any]:
     [(f"python_{'anthropic' if wire == 'messages' else 'openai'}", wire) for wire in WIRES],
 )
 async def test_each_fault_is_told_by_its_class_and_no_refusal_is_tried_again(
-    program: str, wire: str, tmp_path: Path
+    program: str, wire: str, tmp_path: Path, record_property: Any
 ) -> None:
     section, made = tokens(client={"scopes": ["chat"]})
     with socket.socket() as nobody:
@@ -73,8 +74,12 @@ async def test_each_fault_is_told_by_its_class_and_no_refusal_is_tried_again(
                 plugin=plugin,
                 gateway={"port": 0, **section},
             )
-            async with Gateway(config) as gate, listen(gate) as listener:
-                url = f"http://127.0.0.1:{listener.port}"
+            sent: list[Sent] = []
+            async with (
+                Gateway(config) as gate,
+                listen(gate) as listener,
+                relay(f"http://127.0.0.1:{listener.port}", sent) as url,
+            ):
                 models = [fault.model(wire) for fault in FAULTS]
                 words = [str(STORIES / "python_faults.py"), url, made["client"], wire, *models]
                 out, err = await run([str(PYTHON), *words])
@@ -99,3 +104,8 @@ async def test_each_fault_is_told_by_its_class_and_no_refusal_is_tried_again(
         if fault.provider != "gone"
     }
     assert came == tries
+    # Whatever becomes of it: what was sent went on as it came.
+    asked = {one.json["model"].partition("/")[2]: one.json for one in sent}
+    for request in upstream.requests:
+        assert unchanged(asked[request["model"]], request) == {}
+    record_property("compared", sum("-gone/" not in one.json["model"] for one in sent))
