@@ -141,7 +141,7 @@ def test_a_request_cannot_bring_a_runner_a_proof_or_two_of_one_name() -> None:
     )
     with pytest.raises(ClientToolError, match="the same request"):
         admitted([brought, brought], {}, OWNER, [])
-    with pytest.raises(ClientToolError, match="this gateway has one of that name"):
+    with pytest.raises(ClientToolError, match="this gateway has 'Theirs'"):
         admitted([brought], {"Theirs": brought}, OWNER, [])
 
 
