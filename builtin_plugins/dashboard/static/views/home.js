@@ -23,7 +23,7 @@ export function Home() {
       <${Tile} name="State" value=${data.ready ? (Object.keys(data.degraded).length ? "degraded" : "ready") : "not ready"}
         kind=${data.ready && !Object.keys(data.degraded).length ? "good" : "bad"} />
       <${Tile} name="Open questions" value=${waiting} to="#/approvals" kind=${waiting ? "bad" : ""} />
-      <${Tile} name="Turns now" value=${data.turns} to="#/turns?ending=running" />
+      <${Tile} name="Turns now" value=${data.turns} to="#/turns" />
       ${sums ? html`<${Tile} name="Turns a minute" value=${sums.a_minute} to="#/turns" />
         <${Tile} name="Failed" value=${sums.failed} to="#/turns?ending=failed" kind=${sums.failed ? "bad" : ""} />
         <${Tile} name="95 of 100 within" value=${`${Math.round(sums.p95_ms).toLocaleString("en")} ms`} to=${`#/turns?slower=${Math.floor(sums.p95_ms)}`} />` : null}
