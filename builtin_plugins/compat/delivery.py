@@ -18,10 +18,10 @@ from aiohttp import web
 
 from hookgate import QUESTIONS, Event, EventStream, ModelRef, StoreError, Turn, TurnHandle, TurnKey
 from hookgate.builtin_plugins.compat.answers import Wire, WireFrame
-from hookgate.builtin_plugins.compat.errors import request_id
+from hookgate.builtin_plugins.compat.errors import interrupted, request_id
 from hookgate.builtin_plugins.compat.settings import DENIED
 from hookgate.builtin_plugins.compat.wires.responses_writer import ResponsesWriter
-from hookgate.clients import describe_error, wire_error
+from hookgate.clients import describe_error
 from hookgate.wire import dumps
 
 if TYPE_CHECKING:
@@ -164,32 +164,21 @@ class AnswerDelivery:
         Raises:
             Exception: What the turn ended with.
         """
-        frames: list[WireFrame | Comment] = []
-        try:
-            while await self._more():
-                frames += self._frames
-                self._frames.clear()
-        finally:
-            self._close()
-        said = [frame for frame in frames if not isinstance(frame, Comment)]
-        body = dumps(self._wire.fold(said))
+        body = dumps(self._wire.fold([frame async for piece in self.pieces() for frame in piece]))
         return web.Response(
             body=body, content_type="application/json", headers=self.with_model(headers)
         )
 
     async def behind(self) -> WireFrame:
         """Take the answer to its end without its client; return it, also where it has failed."""
-        frames: list[WireFrame | Comment] = []
+        frames: list[WireFrame] = []
         try:
-            while await self._more():
-                frames += self._frames
-                self._frames.clear()
+            async for piece in self.pieces():
+                frames += piece
         except Exception as error:  # noqa: BLE001 - the client is told when it asks
             told = describe_error(self._host, error)
             frames += self._writer.fail(told, request_id(self._request))
-        finally:
-            self._close()
-        return self._wire.fold(one for one in frames if not isinstance(one, Comment))
+        return self._wire.fold(frames)
 
     async def pieces(self) -> AsyncIterator[list[WireFrame]]:
         """Yield what is written, as it comes, for more readers than one.
@@ -283,13 +272,7 @@ class AnswerDelivery:
         turn = await self._handle.wait()
         refused = turn.error is not None and turn.error.code == DENIED
         if turn.ending == "cancelled" and not self._host.ready:
-            # Another gateway takes it, or this one once it is there again.
-            raise wire_error(
-                "stopping",
-                "the gateway stops, and the answer was not whole",
-                action="send it again in a moment",
-                retry_after=1,
-            )
+            raise interrupted()
         if turn.error is not None and not refused:
             raise turn.error
         said = str(turn.error) if refused else ""

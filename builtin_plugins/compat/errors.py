@@ -7,7 +7,8 @@ from typing import Any
 
 from aiohttp import web
 
-from hookgate import ErrorAnswer, new_id
+from hookgate import ErrorAnswer, WireError, new_id
+from hookgate.clients import wire_error
 from hookgate.wire import dumps
 
 PASSING = frozenset(("rate_limited", "overloaded", "timeout", "unreachable", "cut", "server"))
@@ -155,4 +156,15 @@ def shape(request: web.Request, error: ErrorAnswer) -> web.Response:
         body=dumps(body),
         content_type="application/json",
         headers=_headers(request, error),
+    )
+
+
+def interrupted() -> WireError:
+    """Return what an answer ends with that the end of the gateway has cut off."""
+    # Another gateway takes it, or this one once it is there again.
+    return wire_error(
+        "stopping",
+        "the gateway stops, and the answer was not whole",
+        action="send it again in a moment",
+        retry_after=1,
     )

@@ -19,11 +19,10 @@ from aiohttp import web
 
 from hookgate import EventStream, Host, Principal, StoreError, WireError, new_id
 from hookgate.builtin_plugins.compat.answers import Wire, WireFrame
-from hookgate.builtin_plugins.compat.errors import id_headers
+from hookgate.builtin_plugins.compat.errors import id_headers, interrupted
 from hookgate.builtin_plugins.compat.fields import bad
 from hookgate.builtin_plugins.compat.kept.shelf import Shelf, packed, unpacked
 from hookgate.builtin_plugins.compat.settings import REUSED
-from hookgate.clients import wire_error
 from hookgate.wire import dumps
 
 if TYPE_CHECKING:
@@ -257,7 +256,7 @@ class KeptAnswers:
         try:
             delivery, headers = await begin()
         except BaseException as error:
-            run.failure = error if isinstance(error, Exception) else _interrupted()
+            run.failure = error if isinstance(error, Exception) else interrupted()
             await self._let_go(one, run)
             raise
         run.headers = dict(headers)
@@ -281,7 +280,7 @@ class KeptAnswers:
             else:
                 run.failure = error
         except BaseException:
-            run.failure = _interrupted()
+            run.failure = interrupted()
             raise
         finally:
             pulse.cancel()
@@ -385,13 +384,4 @@ def _reused(one: Named) -> Exception:
         REUSED,
         f"the Idempotency-Key {one.key.partition(':')[2]!r} is that of another request",
         action="send the same body again, or another key",
-    )
-
-
-def _interrupted() -> Exception:
-    return wire_error(
-        "stopping",
-        "the gateway stops, and the answer was not whole",
-        action="send it again in a moment",
-        retry_after=1,
     )
