@@ -71,9 +71,9 @@ def id_headers(request: web.Request) -> dict[str, str]:
 
 def status_of(error: ErrorAnswer) -> int:
     """Return the status of an error: what SDKs choose their class by."""
-    if error.status in (404, 413) and error.data.get("kind") != "context_overflow":
-        return error.status
     kind = error.data.get("kind")
+    if error.status in (404, 413) and (kind != "context_overflow" or error.code == "too_large"):
+        return error.status
     if kind is not None:
         return OF_KINDS.get(str(kind), 502)
     return 400 if error.code == "client_tool_taken" else error.status

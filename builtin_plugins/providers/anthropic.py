@@ -566,3 +566,4 @@ class AnthropicReader:
             f"{self._provider} reported {kind or 'an error'} in its stream: {message}",
             provider=self._provider,
         )
+            code="too_large" if kind == "request_too_large" else "provider_failed",

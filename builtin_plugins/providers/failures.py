@@ -170,14 +170,16 @@ def from_status(
         text += f" (asks to wait {wait:g} s)"
     if advice := _ADVICE.get(kind):
         text += f"; {advice}"
-    unknown = status in (400, 404) and _NO_MODEL.search(said_whole) is not None
+    code = "too_large" if status == 413 else "provider_failed"
+    if status in (400, 404) and _NO_MODEL.search(said_whole) is not None:
+        code = "unknown_model"
     return ProviderError(
         kind,
         text,
         provider=provider,
         status=status,
         retry_after=wait,
-        code="unknown_model" if unknown else "provider_failed",
+        code=code,
     )
 
 

@@ -78,7 +78,12 @@ CODES = (
     Code(-32016, "wrong_origin", 403, "A web page of another origin asks."),
     Code(-32017, "forwarded", 400, "A proxy is in front of a listener that has no tokens."),
     Code(-32018, "bad_target", 400, "The request's target or Host header is malformed."),
-    Code(-32019, "too_large", 413, "The body is longer than `limits.frame_bytes`."),
+    Code(
+        -32019,
+        "too_large",
+        413,
+        "The body is longer than `limits.frame_bytes`, or the provider takes.",
+    ),
     Code(-32020, "unsupported_media_type", 415, "The body is not `application/json`."),
     Code(-32021, "method_not_allowed", 405, "The path is there, but not for this method."),
     Code(-32022, "not_acceptable", 406, "It only streams: ask with `Accept: text/event-stream`."),

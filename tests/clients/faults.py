@@ -215,7 +215,7 @@ FAULTS = (
     Fault("no-such-model", status(404, b'{"error": {"code": "model_not_found"}}'), 404),
     Fault("status-408", status(408), 504, again=True),
     Fault("status-409", status(409), 400),
-    Fault("status-413", status(413), 400),
+    Fault("status-413", status(413), 413),
     Fault("status-422", status(422), 400),
     Fault("status-429", status(429, retry_after="1"), 429, again=True),
     Fault("status-500", status(500), 502, again=True),
