@@ -395,6 +395,7 @@ class AnthropicReader:
     Attributes:
         done: Whether ``message_stop`` has come.
         template: The shape of the events that hold some text and nothing else.
+        usage: What was reported of the tokens that it took.
     """
 
     def __init__(self, provider: str, complain: Callable[[str], None]) -> None:
@@ -402,7 +403,7 @@ class AnthropicReader:
         self._provider = provider
         self._complain = complain
         self._blocks: dict[int, MessagesBlock] = {}
-        self._usage = StreamedUsage(anthropic_messages, "output_tokens")
+        self.usage = StreamedUsage(anthropic_messages, "output_tokens")
         self._counted = False
         self._stop: StopReason | None = None
         self.template = TextTemplate(TEXT)
@@ -548,13 +549,13 @@ class AnthropicReader:
     def _count(self, found: object, *, final: bool) -> Sequence[ModelEvent]:
         """Take reported figures in, and return those of the answer so far."""
         try:
-            self._usage.take(found)
+            self.usage.take(found)
         except UsageError as error:
             self._complain(str(error))
         if final and isinstance(found, dict) and found.get("output_tokens") is not None:
             # At the start of a stream the output is a first figure only.
             self._counted = True
-        usage = self._usage.news(done=self._counted)
+        usage = self.usage.news(done=self._counted)
         return () if usage is None else (UsageEvent(usage),)
 
     def _fail(self, event: dict[str, Any]) -> None:
@@ -565,5 +566,5 @@ class AnthropicReader:
             kind_of_overflow(ERROR_KINDS.get(kind, "server"), message),
             f"{self._provider} reported {kind or 'an error'} in its stream: {message}",
             provider=self._provider,
-        )
             code="too_large" if kind == "request_too_large" else "provider_failed",
+        )

@@ -391,6 +391,7 @@ class OpenAIReader:
     Attributes:
         done: Whether ``[DONE]`` has come.
         template: The shape of the chunks that hold some text and nothing else.
+        usage: What was reported of the tokens that it took.
     """
 
     def __init__(self, provider: str, complain: Callable[[str], None]) -> None:
@@ -400,7 +401,7 @@ class OpenAIReader:
         self._calls: dict[object, _Call] = {}
         self._all_calls: list[_Call] = []
         self._last_call: object = None
-        self._usage = StreamedUsage(openai_chat, "completion_tokens")
+        self.usage = StreamedUsage(openai_chat, "completion_tokens")
         self._reports = False
         self._final = False
         self._stop: StopReason | None = None
@@ -573,8 +574,8 @@ class OpenAIReader:
                 name=call.name,
                 input=arguments_of("".join(call.pieces)),
             )
-        if self._reports and self._usage.missing:
-            self._complain(self._usage.missing)
+        if self._reports and self.usage.missing:
+            self._complain(self.usage.missing)
         yield from self._counted(done=self._final)
         stop = self._stop or "other"
         if self._calls and stop in ("end", "other"):
@@ -586,13 +587,13 @@ class OpenAIReader:
     def _count(self, found: object) -> None:
         self._reports = True
         try:
-            self._usage.take(found)
+            self.usage.take(found)
         except UsageError as error:
             self._complain(str(error))
 
     def _counted(self, *, done: bool) -> Sequence[ModelEvent]:
         """Return the usage so far, () where it has been told."""
-        usage = self._usage.news(done=done)
+        usage = self.usage.news(done=done)
         return () if usage is None else (UsageEvent(usage),)
 
     def _fail(self, error: Any) -> None:

@@ -320,6 +320,7 @@ class RemoteProvider:
                         yield event
             if not getattr(stream, "over", False):
                 await _drain(chunks)
+            self._check_usage(reader, request)
         except EgressError as error:
             for event in self._despite(error, reader, splitter):
                 yield event
@@ -430,6 +431,17 @@ class RemoteProvider:
             gather(GATHER_SECONDS)
 
     # -- failures ----------------------------------------------------------
+
+    def _check_usage(self, reader: Reader, request: ModelRequest) -> None:
+        """Refuse an answer to a client's own request whose usage is less than nothing.
+
+        Raises:
+            ProviderError: It is; elsewhere the gateway counts for itself, and nobody sees it.
+        """
+        if request.raw is not None and (found := reader.usage.negative):
+            raise self._error(
+                "malformed", f"{self._name} reported impossible token counts: {found}"
+            )
 
     def _despite(
         self, error: EgressError, reader: Reader, splitter: SSESplitter

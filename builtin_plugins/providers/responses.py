@@ -370,6 +370,7 @@ class ResponsesReader:
     Attributes:
         done: Whether the event that ends an answer has come.
         template: Knows no shape: each event of the protocol has a number of its own.
+        usage: What was reported of the tokens that it took.
     """
 
     def __init__(
@@ -380,7 +381,7 @@ class ResponsesReader:
         self._provider = provider
         self._complain = complain
         self._raw = as_it_came
-        self._usage = StreamedUsage(openai_responses, "output_tokens")
+        self.usage = StreamedUsage(openai_responses, "output_tokens")
         self._called = self._refused = False
         self._told: set[object] = set()
         self._open: dict[object, list[dict[str, Any]]] = {}
@@ -544,12 +545,12 @@ class ResponsesReader:
         found = response.get("usage")
         if found is not None:
             try:
-                self._usage.take(found)
+                self.usage.take(found)
             except UsageError as error:
                 self._complain(str(error))
-            if self._usage.missing:
-                self._complain(self._usage.missing)
-        usage = self._usage.news(done=True)
+            if self.usage.missing:
+                self._complain(self.usage.missing)
+        usage = self.usage.news(done=True)
         stop: StopReason = "refusal" if self._refused else "end"
         if response.get("status") == "incomplete":
             details = object_of(self._provider, response, "incomplete_details")

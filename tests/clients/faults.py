@@ -265,7 +265,7 @@ FAULTS = (
         "no-utf8", sent(lambda wire: [begun(wire), b'data: {"a": "\xff"}\n\n']), 502, within=WIRES
     ),
     Fault("broken-chunks", cut(lambda wire: CHUNKED + b"zz\r\n" + begun(wire)), 502),
-    Fault("negative-usage", sent(negative), 0),
+    Fault("negative-usage", sent(negative), 502, within=WIRES),
     Fault("no-usage", sent(without_usage), 0),
     Fault("long-line", sent(lambda wire: changed(wire, b"Cold", b"Cold " + b"x" * 600_000)), 0),
     Fault("one-id-twice", sent(twice), 0),

@@ -156,3 +156,23 @@ async def test_each_fault_ends_once_in_the_vendors_form_and_is_settled(
         # It goes on as if nothing had been.
         status, _ = await one.post(PATHS[wire], body(wire, f"{wire}/fine"))
         assert status == 200
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("wire", WIRES)
+async def test_usage_below_nothing_is_no_answer_and_is_settled_by_an_estimate(
+    wire: str, stream: bool, tmp_path: Path
+) -> None:
+    async with served(tmp_path, wire) as (one, _):
+        made = body(wire, f"{wire}/negative-usage", stream=stream)
+        async with one.http.post(one.url + PATHS[wire], json=made) as answer:
+            text = await answer.text()
+        assert answer.status == (200 if stream else 502)
+        assert "impossible token counts" in text
+        assert "-30" not in text.replace("= '-30'", ""), "nobody takes it for a figure"
+        if not stream:
+            assert answer.headers["x-should-retry"] == "false"
+        _, usage = await one.get("/v1/usage")
+        assert usage["whole"]["calls"] == 1
+        assert usage["whole"]["estimated"] == 1
+        assert usage["whole"]["output_tokens"] > 0

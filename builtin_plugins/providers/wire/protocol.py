@@ -29,6 +29,7 @@ from hookgate.wire import StrictJSONError, WirePart, loads
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.providers.wire.template import TextTemplate
+    from hookgate.kit.usage import StreamedUsage
 
 
 class Reader(Protocol):
@@ -37,10 +38,12 @@ class Reader(Protocol):
     Attributes:
         done: Whether the protocol's own end has been read; nothing comes after it.
         template: The shape of the events that hold some text and nothing else.
+        usage: What was reported of the tokens that it took.
     """
 
     done: bool
     template: TextTemplate
+    usage: StreamedUsage
 
     def read(self, data: bytes) -> Iterable[ModelEvent]:
         """Return what one event says.

@@ -247,7 +247,7 @@ class ModelCall:
         if request.counts:
             self.usage = Usage()  # Nobody bills that.
             return
-        answered = self.started or ending.status == "done"
+        answered = self.started or self._stop is not None
         bills = self._host.get(BILLS)
         if bills is not None:
             whole = self._stop is not None

@@ -22,6 +22,7 @@ __all__ = [
     "StreamedUsage",
     "UsageError",
     "UsageMissingError",
+    "UsageNegativeError",
     "anthropic_messages",
     "as_anthropic_messages",
     "as_openai_chat",
@@ -38,6 +39,10 @@ __all__ = [
 
 class UsageError(ValueError):
     """A reported figure cannot be true: negative, no whole number, or larger than its whole."""
+
+
+class UsageNegativeError(UsageError):
+    """A reported figure is less than nothing."""
 
 
 class UsageMissingError(UsageError):
@@ -73,7 +78,8 @@ def count_of(usage: Mapping[str, Any], *names: str) -> int | None:
         if isinstance(value, float) and value.is_integer() and abs(value) <= MAX_TOKENS:
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_TOKENS:
-            raise UsageError(
+            negative = isinstance(value, int | float) and value < 0
+            raise (UsageNegativeError if negative else UsageError)(
                 f"found {name} = {_shown(value)}, expected 0 to {MAX_TOKENS} as a number"
             )
         return value
@@ -422,6 +428,9 @@ class StreamedUsage:
     Args:
         read: Reads all that was reported so far, such as `openai_chat`.
         output: The name of the count of output; it is 0 until it is reported.
+
+    Attributes:
+        negative: What was less than nothing of what was reported; "" where nothing was.
     """
 
     def __init__(self, read: Callable[[object], Usage], output: str) -> None:
@@ -432,6 +441,7 @@ class StreamedUsage:
         self._told: Usage | None = None
         self._missing = ""
         self._faulty = False
+        self.negative = ""
 
     def take(self, found: object) -> None:
         """Take one report in. What it does not have yet is waited for.
@@ -446,8 +456,10 @@ class StreamedUsage:
             except UsageMissingError as error:
                 self._raw, self._missing = raw, str(error)
                 return
-        except UsageError:
+        except UsageError as error:
             self._faulty = True
+            if isinstance(error, UsageNegativeError):
+                self.negative = str(error)
             raise
         self._raw = raw
         before = self._usage
