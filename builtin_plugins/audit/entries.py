@@ -151,6 +151,7 @@ def decided(
         "rounds": decision.rounds,
         "asked": decision.asked.title if decision.asked else "",
         "answer": decision.answer,
+        "would": decision.would,
         "verdicts": [
             {
                 "plugin": verdict.plugin,

@@ -357,7 +357,10 @@ class Guard:
         """
         request, asked, wire, found = asking.request, asking.asked, asking.wire, asking.found
         whole = replace(asked, messages=_usable(asked, asking.restored))
-        wanted = self._request(request, asking.principal, whole, found, asking.session)
+        wanted = replace(
+            self._request(request, asking.principal, whole, found, asking.session),
+            observe=asking.principal.claims.get("client_tools") == "observe",
+        )
         delivery = AnswerDelivery(self, request, wire, asked, asking.keeper)
         handle = self.host.start_turn(
             asking.principal,

@@ -223,7 +223,7 @@ class Plugin:
         Calls may be judged beside one another: each would be allowed as the last one that may be.
         """
         known = turn.get(KNOWN) or {}
-        if known.pop(call.id, self._history.added) == self._history.added:
+        if known.pop(call.id, self._history.added) == self._history.added or decision.would:
             return False
         own = [one.effect for one in decision.verdicts if one.plugin == "policy"]
         clock = host.clock

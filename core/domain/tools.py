@@ -23,6 +23,7 @@ Sandbox: TypeAlias = Literal["python", "wasm", "remote", "client"]
 Recheck: TypeAlias = "Callable[[Turn, ToolCall], str]"
 EffectName: TypeAlias = Literal["allow", "ask", "deny"]
 Answer: TypeAlias = Literal["", "allowed", "denied", "expired", "withdrawn"]
+Would: TypeAlias = Literal["", "allow", "ask", "deny", "rewrite"]
 
 
 LONGEST_ASK = 604_800.0
@@ -414,6 +415,8 @@ class Decision:
         answer: What became of the question: ``allowed`` or ``denied`` by somebody, ``expired``
             at its time limit, ``withdrawn`` where it could no longer be answered; "" where
             nobody was asked.
+        would: What had become of a call that is only observed, and let through whatever was
+            decided: ``allow``, ``ask``, ``deny`` or ``rewrite``; "" where the decision holds.
     """
 
     effect: Effect
@@ -424,6 +427,7 @@ class Decision:
     rounds: int = 1
     asked: Ask | None = None
     answer: Answer = ""
+    would: Would = ""
 
     @property
     def allowed(self) -> bool:

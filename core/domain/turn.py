@@ -363,6 +363,10 @@ class TurnRequest:
             behind the client's; they run here.
         raw: The whole body that the request came as, for a provider of the same wire. Only of a
             verbatim request: what else is added to or left out of one would not be in it.
+        observe: Whether calls of tools that the caller runs are decided on and recorded alone, and
+            released as they were made, whatever was decided; nobody is asked. The gateway's own
+            tools are held to what is decided, as always. For an entry path that was told so by
+            whoever runs the gateway, never by the request.
         whole: Whether the answer is read at its end. Its pieces are told all the same, some
             tenths of a second together.
         embed: What is to be turned into vectors, in the place of an answer; they come in one event
@@ -388,6 +392,7 @@ class TurnRequest:
     ephemeral: bool = False
     verbatim: bool = False
     host_tools: tuple[str, ...] = ()
+    observe: bool = False
     whole: bool = False
     raw: Raw | None = field(default=None, repr=False)
     embed: Embed | None = field(default=None, repr=False)
@@ -591,6 +596,7 @@ class Turn:
         whole: Whether its answer is read at its end; see `TurnRequest`.
         verbatim: Whether the model reads the request as it came; see `TurnRequest`.
         host_tools: Globs of the gateway's tools that it offers all the same.
+        observe: Whether its client's calls are released whatever is decided; see `TurnRequest`.
         ephemeral: Whether nothing of it is kept: learn nothing from it, and remember nothing.
         raw: The body that the request came as, where it is passed on.
         tags: Router tags.
@@ -637,6 +643,7 @@ class Turn:
     whole: bool = False
     verbatim: bool = False
     host_tools: tuple[str, ...] = ()
+    observe: bool = False
     ephemeral: bool = False
     raw: Raw | None = field(repr=False, default=None)
     client_tools: tuple[Tool, ...] = ()

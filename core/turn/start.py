@@ -330,6 +330,7 @@ class Turns:
             whole=request.whole,
             verbatim=request.verbatim,
             host_tools=request.host_tools,
+            observe=request.observe,
             ephemeral=request.ephemeral,
             raw=request.raw,
             client_tools=admitted(request.client_tools, own, principal, believed),

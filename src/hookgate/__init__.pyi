@@ -185,6 +185,7 @@ from hookgate.ports import (
 )
 from hookgate.core.domain.tools import (
     Answer as Answer,
+    Would as Would,
     Ask as Ask,
     ClientCallFlags as ClientCallFlags,
     Decision as Decision,

@@ -45,8 +45,14 @@ rules:
 
 @asynccontextmanager
 async def served(
-    home: Path, *steps: Step, plugin: Mapping[str, Any] | None = None, **sections: Any
+    home: Path,
+    *steps: Step,
+    plugin: Mapping[str, Any] | None = None,
+    builtin: Sequence[str] = NAMES,
+    plugins: Sequence[object] = (),
+    **sections: Any,
 ) -> AsyncIterator[tuple[Served, Script]]:
+    """A gateway with a scripted model, and the endpoints of all wires in front of it."""
     script = Script(*steps)
     own = {"compat": {"openai": "script", "anthropic": "script"}}
     for name, values in (plugin or {}).items():
@@ -54,7 +60,7 @@ async def served(
     section = {"port": 0, **sections.pop("gateway", {})}
     config = settings(home, gateway=section, plugin=own, **sections)
     async with (
-        Gateway(config, builtin=NAMES, plugins=[Scripted(script)]) as gate,
+        Gateway(config, builtin=builtin, plugins=[Scripted(script), *plugins]) as gate,
         listen(gate) as listener,
         aiohttp.ClientSession() as http,
     ):

@@ -7,16 +7,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
-from tests.integration.test_compat import NAMES, audited, rules
-from tests.support.script import Script, Scripted, Step, Tools, call, echo_tool, say, settings
+from tests.integration import test_compat
+from tests.integration.test_compat import audited, rules
+from tests.support.script import Script, Step, Tools, call, echo_tool, say
 from tests.support.wire import Served, bearer, tokens
 
-from hookgate import Gateway
 from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.turn import SessionKey
-from hookgate.core.gateway.serve import listen
 
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
 WIRES = (CHAT, RESPONSES, MESSAGES)
@@ -29,20 +27,11 @@ SOUL = "You are the gateway's own."
 async def served(
     home: Path, *steps: Step, plugin: Mapping[str, Any] | None = None, **sections: Any
 ) -> AsyncIterator[tuple[Served, Script]]:
-    script = Script(*steps)
-    own = {"compat": {"openai": "script", "anthropic": "script"}}
-    for name, values in (plugin or {}).items():
-        own[name] = {**own.get(name, {}), **values}
-    section = {"port": 0, **sections.pop("gateway", {})}
     agents = {"main": {"model": "script/one", "soul": SOUL}, "other": {"model": "script/one"}}
-    config = settings(home, gateway=section, plugin=own, agents=agents, **sections)
     tools = Tools(echo_tool("clock"), echo_tool("forbidden_thing"))
-    async with (
-        Gateway(config, builtin=NAMES, plugins=[Scripted(script), tools]) as gate,
-        listen(gate) as listener,
-        aiohttp.ClientSession() as http,
-    ):
-        yield Served(gate, listener, http), script
+    more = {"plugins": [tools], "agents": agents, **sections}
+    async with test_compat.served(home, *steps, plugin=plugin, **more) as found:
+        yield found
 
 
 def asked(path: str, text: str = "go", *, model: str = "agent/main", **more: Any) -> dict[str, Any]:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from hookgate.core.domain.messages import Taint, ToolUse
-    from hookgate.core.domain.tools import Sandbox, ToolOwner, Verdict
+    from hookgate.core.domain.tools import Sandbox, ToolOwner, Verdict, Would
     from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
 
@@ -207,6 +207,18 @@ def matches(name: str, globs: Sequence[str] | None) -> bool:
     return globs is None or any(fnmatchcase(name, glob) for glob in globs)
 
 
+def _observed(
+    call: ToolCall, written: bytes, decision: Decision, ask: Ask | None
+) -> tuple[ToolCall, Decision]:
+    """Return a call as it was written, let through, with what had become of it."""
+    would: Would = "ask" if ask is not None else "allow" if decision.allowed else "deny"
+    if bytes_of(call.arguments) != written:
+        would = "rewrite" if would == "allow" else would
+        call = replace(call, arguments=orjson.loads(written))
+    reason = decision.reason or (ask.title if ask is not None else "")
+    return call, replace(decision, effect=Effect.ALLOW, reason=reason, would=would)
+
+
 def cut_short(error: BaseException) -> ToolResult:
     """Return what a call came to that did not come to its end because of `error`."""
     if isinstance(error, asyncio.CancelledError):
@@ -279,7 +291,10 @@ class ToolCalls:
         return decision
 
     async def _decide(self, turn: Turn, call: ToolCall) -> tuple[ToolCall, Decision]:
+        written = call.canonical
         call, decision, ask = await self._verdict(turn, call)
+        if turn.observe and call.tool.owner == "client":
+            return _observed(call, written, decision, ask)
         if ask is None:
             return call, decision
         judged = call.canonical
@@ -421,6 +436,8 @@ class ToolCalls:
         """Whether a call may run still: it is denied where a verdict does not stand any more."""
         if item.call is None or not item.allowed:
             return False
+        if item.decision.would:
+            return True
         for verdict in item.decision.verdicts:
             if verdict.recheck is None:
                 continue
