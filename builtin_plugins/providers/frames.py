@@ -227,10 +227,10 @@ class AnthropicFrames(AnthropicReader):
         match event.get("type"):
             case "content_block_start":
                 said = self._start(event)
-                return self._of_block(event, said)
+                return _begun(event, said[0]) if said else self._of_block(event)
             case "content_block_delta":
                 said = self._delta(event)
-                return (_with_event(said[0], event),) if said else self._of_block(event, said)
+                return (_with_event(said[0], event),) if said else self._of_block(event)
             case "content_block_stop":
                 block = self._blocks.pop(self._index(event), None)
                 frames = [*(block.frames if block is not None else ()), event]
@@ -264,15 +264,28 @@ class AnthropicFrames(AnthropicReader):
         """Accept an end behind the stop reason, with which the usage comes."""
         return [_with_event(event, self._tail) for event in super().end()]
 
-    def _of_block(self, event: dict[str, Any], said: Sequence[ModelEvent]) -> Sequence[ModelEvent]:
+    def _of_block(self, event: dict[str, Any]) -> Sequence[ModelEvent]:
         """Return what a piece of a block says: of one that is judged or read whole, nothing."""
-        if said:
-            return [_with_event(one, event) for one in said]
         block = self._blocks.get(self._index(event))
         if block is None or block.start.get("type") in ("text", "thinking"):
             return (_frame(event),)
         block.frames.append(event)
         return ()
+
+
+def _begun(event: dict[str, Any], said: ModelEvent) -> Sequence[ModelEvent]:
+    """Return the beginning of a block without its first words, and these as a delta behind it.
+
+    Who changes the words loses what they came in, and with it the block would have no beginning.
+    """
+    block = event["content_block"]
+    kind: str = block["type"]
+    delta = {"type": f"{kind}_delta", kind: block[kind]}
+    words = {"type": "content_block_delta", "index": event["index"], "delta": delta}
+    return (
+        _frame({**event, "content_block": {**block, kind: ""}}),
+        _with_event(said, words),
+    )
 
 
 def _is_said_once(block: MessagesBlock) -> bool:

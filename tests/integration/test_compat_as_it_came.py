@@ -30,6 +30,7 @@ from hookgate import (
     hookimpl,
 )
 from hookgate.builtin_plugins import BUILTIN
+from hookgate.builtin_plugins.compat.wires.messages_writer import fold
 from hookgate.core.gateway.serve import listen
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
@@ -228,6 +229,31 @@ async def test_what_a_filter_changes_is_nowhere_in_the_clients_bytes(
         text = await streamed(one, path, BODIES[path])
     assert "[masked]" in text
     assert "and on" not in text
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+async def test_a_block_whose_first_words_a_filter_changes_keeps_its_others(
+    stream: bool, tmp_path: Path
+) -> None:
+    text = {"type": "text", "text": "On and on", "citations": None}
+    deltas = [{"type": "text_delta", "text": word} for word in (", they", " say.")]
+    block = [
+        {"type": "content_block_start", "index": 0, "content_block": text},
+        {"type": "ping"},
+        *[{"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas],
+        {"type": "content_block_stop", "index": 0},
+    ]
+    answer = [ANTHROPIC[0], *block, *ANTHROPIC[-2:]]
+    shown = {}
+    for name, plugins in (("masked", [Masks()]), ("plain", [])):
+        async with relayed(tmp_path / name, answer, plugins=plugins) as (one, _):
+            body = {**BODIES[MESSAGES], "stream": stream}
+            if stream:
+                shown[name] = fold(frames_of(await streamed(one, MESSAGES, body)))
+            else:
+                _, shown[name] = await one.post(MESSAGES, body)
+    assert shown["masked"]["content"] == [{**text, "text": "On [masked], they say."}]
+    assert shown["plain"]["content"] == [{**text, "text": "On and on, they say."}]
 
 
 @BOTH
