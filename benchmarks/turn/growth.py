@@ -9,7 +9,10 @@ What gateways do in the background after their start is waited for.
 - ``history``: a conversation that goes on after so many turns, all of which the model is shown.
 - ``sessions``: a conversation that has been idle, among so many in the store.
 - ``peers``: a conversation among so many that have spoken with this gateway since its start.
+- ``turns``: a conversation that has had so many turns since the start, as much of which is shown
+  as is by itself.
 - ``ledger``: so many calls of models in the usage ledger.
+- ``audit``: so many rows in the audit; a tool is called in each turn.
 - ``cards``: so many capability cards, none of which has to do with the message.
 - ``capabilities``: so many capabilities, of which the best are shown.
 
@@ -39,13 +42,15 @@ from benchmarks.turn.answers import answer
 from benchmarks.weight import year
 from hookgate import Card, Triggers, hookimpl
 from hookgate.core.domain.descriptors import Capability
+from hookgate.core.domain.models import ModelEvent
 from hookgate.core.domain.turn import Address, Turn
 from hookgate.gateway import Gateway
 from hookgate.kit.testing.gateway import started
-from hookgate.kit.testing.model import ScriptedModel, say
+from hookgate.kit.testing.model import ScriptedModel, call, say
 
 HISTORY, SESSIONS = (5, 100, 1000), (100, 10_000, 100_000)
-PEERS, LEDGER = (32, 1500, 10_000), (1000, 300_000, 1_000_000)
+PEERS, TURNS = (32, 1500, 10_000), (32, 500, 2000)
+LEDGER = AUDIT = (1000, 300_000, 1_000_000)
 CARDS, CAPABILITIES = (15, 100, 1000), (100, 1000, 16_000)
 HISTORY_GOAL = 10.0
 """Milliseconds of a turn that keeps 1,000 turns of history."""
@@ -72,14 +77,15 @@ class Running:
     gateway: Gateway
     model: ScriptedModel
 
-    async def ask(self, text: str, peer: str) -> Turn:
-        """Run one turn.
+    async def ask(self, text: str, peer: str, *uses: ModelEvent) -> Turn:
+        """Run one turn, in which the model says `uses` first, if anything.
 
         Raises:
             SystemExit: It went wrong.
         """
         said = answer(text)
-        self.model.steps = [say(said)]
+        self.model.steps = [*([uses] if uses else []), say(said)]
+        self.model.requests.clear()  # what it keeps would be what grows
         turn = await self.gateway.chat(text, address=Address(peer=peer))
         if turn.answer != said:
             raise SystemExit(f"a turn went wrong: {turn.error}")
@@ -247,6 +253,45 @@ async def ledger(sizes: Sequence[int], rounds: int) -> list[Figure]:
     return figures("ledger", "rows", sizes, taken)
 
 
+async def turns(sizes: Sequence[int], rounds: int) -> list[Figure]:
+    """Return what a turn costs in a conversation that has had so many turns since the start."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with AsyncExitStack() as stack:
+            asks = []
+            for size in sizes:
+                running = await start(stack, Path(folder) / str(size))
+                for text in messages(size, seed=11):
+                    await running.ask(text, "peer0")
+                asks.append(_same_peer(running))
+            taken = await in_turns(asks, rounds)
+    return figures("turns", "turns", sizes, taken)
+
+
+async def audit(sizes: Sequence[int], rounds: int) -> list[Figure]:
+    """Return what a turn with a call costs with so many rows in the audit."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with AsyncExitStack() as stack:
+            asks = []
+            for size in sizes:
+                home = Path(folder) / str(size)
+                async with AsyncExitStack() as first:
+                    await _calling(await start(first, home))("What is the time?")
+                year.fill_audit(home / "hookgate.db", size)
+                asks.append(_calling(await start(stack, home)))
+            taken = await in_turns(asks, rounds)
+    return figures("audit", "rows", sizes, taken)
+
+
+def _calling(running: Running) -> Ask:
+    async def ask(text: str) -> Turn:
+        turn = await running.ask(text, "peer0", *call("clock", timezone="Europe/Oslo"))
+        if [one.result.status for one in turn.calls] != ["done"]:
+            raise SystemExit(f"the call went wrong: {turn.calls}")
+        return turn
+
+    return ask
+
+
 # -- content ---------------------------------------------------------------------
 
 
@@ -351,7 +396,9 @@ PARTS: dict[str, tuple[Callable[..., Awaitable[list[Figure]]], Sequence[int], Se
     "history": (history, HISTORY, (5, 200)),
     "sessions": (sessions, SESSIONS, (100, 2000)),
     "peers": (peers, PEERS, (32, 300)),
+    "turns": (turns, TURNS, (32, 200)),
     "ledger": (ledger, LEDGER, (1000, 30_000)),
+    "audit": (audit, AUDIT, (1000, 30_000)),
     "cards": (with_cards, CARDS, (15, 100)),
     "capabilities": (with_capabilities, CAPABILITIES, (100, 1000)),
 }

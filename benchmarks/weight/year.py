@@ -23,6 +23,14 @@ COLUMNS: Mapping[str, str] = {
 }
 """What differs from row to row; the rest is as in the row that is copied."""
 
+AUDIT_COLUMNS: Mapping[str, str] = {
+    "chain": f"'{WRITER}'",
+    # No row is the first of its chain: such a one names the row before it.
+    "seq": "place + 1",
+    "call": "printf('call_%s', lower(hex(randomblob(12))))",
+    **{name: COLUMNS[name] for name in ("at", "turn", "session")},
+}
+
 
 def fill(database: Path, rows: int = ROWS, *, until: str = "2026-03-01") -> None:
     """Copy a row of the ledger so often, spread over the year that ends on a day.
@@ -33,22 +41,34 @@ def fill(database: Path, rows: int = ROWS, *, until: str = "2026-03-01") -> None
         until: The last day.
     """
     with closing(sqlite3.connect(database)) as store, store:
-        store.execute("PRAGMA synchronous=OFF")
-        names = [row[1] for row in store.execute("PRAGMA table_info(metering_call)")]
-        columns = [f'"{name}"' for name in names]
-        values = [COLUMNS.get(name, f'"{name}"') for name in names]
-        store.execute(
-            f"""
-            WITH RECURSIVE
-              places(place) AS (SELECT 1 UNION ALL SELECT place + 1 FROM places WHERE place < ?),
-              one AS (SELECT * FROM metering_call LIMIT 1),
-              dated AS (
-                SELECT place, julianday(?) - 365.0 + 365.0 * place / ? AS began FROM places
-              )
-            INSERT INTO metering_call ({", ".join(columns)})
-            SELECT {", ".join(values)} FROM dated, one
-            """,
-            (rows, until, rows),
-        )
+        _copy(store, "metering_call", COLUMNS, rows, until)
         # They are in the sums already: nobody is to add them up at the next start.
         store.execute("INSERT INTO metering_mark VALUES (?, ?)", (WRITER, rows))
+
+
+def fill_audit(database: Path, rows: int, *, until: str = "2026-03-01") -> None:
+    """Copy a row of the audit so often; see `fill`. Nobody has sealed them."""
+    with closing(sqlite3.connect(database)) as store, store:
+        _copy(store, "audit_entry", AUDIT_COLUMNS, rows, until)
+
+
+def _copy(
+    store: sqlite3.Connection, table: str, differs: Mapping[str, str], rows: int, until: str
+) -> None:
+    store.execute("PRAGMA synchronous=OFF")
+    names = [row[1] for row in store.execute(f"PRAGMA table_info({table})")]
+    columns = [f'"{name}"' for name in names]
+    values = [differs.get(name, f'"{name}"') for name in names]
+    store.execute(
+        f"""
+        WITH RECURSIVE
+          places(place) AS (SELECT 1 UNION ALL SELECT place + 1 FROM places WHERE place < ?),
+          one AS (SELECT * FROM {table} LIMIT 1),
+          dated AS (
+            SELECT place, julianday(?) - 365.0 + 365.0 * place / ? AS began FROM places
+          )
+        INSERT INTO {table} ({", ".join(columns)})
+        SELECT {", ".join(values)} FROM dated, one
+        """,
+        (rows, until, rows),
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from hookgate.kit.records import MemoryStore
 from hookgate.kit.records.statements import Prepared, PreparedIn, insert_new, upsert
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from hookgate.ports import Store
@@ -56,6 +57,57 @@ async def test_rows_come_back_as_sqlalchemy_gives_them(store: Store) -> None:
         (found,) = BY_NAME.rows(connection, wanted="b")
         assert (found.name, found.key, found.good, found.at) == ("b", "1", True, None)
         assert BY_NAME.rows(connection, wanted="c") == []
+
+    await store.write(work)
+
+
+MANY = [
+    {"key": str(place), "at": datetime(2026, 1, 1, tzinfo=UTC), "good": not place % 3}
+    | {"name": f"{place:02}"}
+    for place in range(45)
+]
+
+
+def _traced(connection: sa.Connection, work: Callable[[], None]) -> list[str]:
+    """Return the inserts that the driver is asked for by `work`."""
+    asked: list[str] = []
+    driver: Any = connection.connection.dbapi_connection
+    driver.set_trace_callback(asked.append)
+    try:
+        work()
+    finally:
+        driver.set_trace_callback(None)
+    return [each for each in asked if each.startswith("INSERT")]
+
+
+async def test_many_rows_are_few_statements(store: Store) -> None:
+    """SQLite's driver lets go of the interpreter at each, and takes it back behind others."""
+    worse = Prepared(
+        lambda insert: insert(SEEN).on_conflict_do_update(
+            index_elements=["name"], set_={"key": insert(SEEN).excluded.key + "!", "good": None}
+        ),
+        SEEN.c.keys(),
+    )
+
+    def work(connection: sa.Connection) -> None:
+        # 32 + 8 + 4 + 1
+        assert len(_traced(connection, lambda: ADD.run(connection, MANY))) == 4
+        found = Prepared(ALL).rows(connection)
+        assert [row._asdict() for row in found] == [
+            row | {"at": datetime(2026, 1, 1)} for row in MANY
+        ]
+        again = MANY[:2]
+        assert len(_traced(connection, lambda: worse.run(connection, again))) == 1
+        found = Prepared(ALL).rows(connection)[:3]
+        assert [(row.key, row.good) for row in found] == [("0!", None), ("1!", None), ("2", False)]
+
+    await store.write(work)
+
+
+async def test_one_row_that_does_not_fit_leaves_none_of_its_statement(store: Store) -> None:
+    def work(connection: sa.Connection) -> None:
+        with pytest.raises(sqlite3.IntegrityError, match=r"acme_seen\.key"):
+            ADD.run(connection, [*MANY[:3], MANY[0] | {"name": "else"}])
 
     await store.write(work)
 

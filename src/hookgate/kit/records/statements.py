@@ -20,6 +20,8 @@ from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache, partial
+from itertools import chain
+from operator import itemgetter
 from types import NoneType
 from typing import Any, TypeAlias
 
@@ -39,7 +41,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.compiler import SQLCompiler
 
-__all__ = ["Prepared", "PreparedIn", "Trim", "insert_new", "insert_of", "upsert"]
+__all__ = ["ManyRows", "Prepared", "PreparedIn", "Trim", "insert_new", "insert_of", "upsert"]
 
 Convert: TypeAlias = Callable[[Any], Any]
 
@@ -116,6 +118,8 @@ class _Plan:
     """A statement as SQLite's driver takes it: by the names of its values."""
 
     def __init__(self, statement: Any, columns: Sequence[str]) -> None:
+        # Compiled once more where it is run for many rows, as most are not.
+        self._many = cache(partial(ManyRows.of, statement, columns))
         dialect = sqlite.dialect(paramstyle="named")
         compiled = statement.compile(dialect=dialect, column_keys=columns or None)
         assert isinstance(compiled, SQLCompiler), "it is a statement"
@@ -124,7 +128,7 @@ class _Plan:
         self._converts: dict[str, Convert] = {
             name: convert
             for bind, name in compiled.bind_names.items()
-            if (convert := bind.type.dialect_impl(dialect).bind_processor(dialect))
+            if (convert := _to_driver(bind, dialect))
         }
         # What the statement says itself, such as a limit.
         self._said = self._converted(
@@ -152,6 +156,9 @@ class _Plan:
         return connection.connection.dbapi_connection.execute(self._sql, values)  # type: ignore[union-attr]
 
     def execute_many(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+        if (many := self._many()) is not None:
+            many.insert(connection, rows)
+            return
         driver: Any = connection.connection.dbapi_connection
         if self._converts or self._said:
             rows = [self._said | self._converted(row) for row in rows]
@@ -174,6 +181,79 @@ class _Plan:
         for place, convert in self._read:
             read[place] = convert(read[place])
         return tuple(read)
+
+
+def _to_driver(bind: Any, dialect: Any) -> Convert | None:
+    """Return what makes of a value what the driver takes; None where it takes it as it is."""
+    found: Convert | None = bind.type.dialect_impl(dialect).bind_processor(dialect)
+    return found
+
+
+class ManyRows:
+    """An ``INSERT`` as SQLite's driver takes it for many rows: several are one statement.
+
+    The driver lets other threads have the interpreter at each statement, and who waits takes it.
+    """
+
+    def __init__(
+        self, sql: str, names: Sequence[str], processes: Sequence[Convert | None], said: list[Any]
+    ) -> None:
+        self._one = f"({', '.join('?' * len(names))})"
+        self._head, _, self._tail = sql.partition(self._one)
+        self._is_single = len(names) == 1
+        self._values: Callable[[Mapping[str, Any]], Any] = itemgetter(*names)
+        self._processes = [(place, each) for place, each in enumerate(processes) if each]
+        self._said = said
+
+    @classmethod
+    def of(cls, statement: Any, columns: Sequence[str]) -> ManyRows | None:
+        """Return it for rows that name `columns`; None where rows are not all that it takes."""
+        dialect = sqlite.dialect()
+        compiled = statement.compile(dialect=dialect, column_keys=list(columns) or None)
+        names = compiled.positiontup or ()
+        own, others = names[: len(columns)], [compiled.binds[one] for one in names[len(columns) :]]
+        values = f" VALUES ({', '.join('?' * len(columns))})"
+        if not columns or sorted(own) != sorted(columns) or values not in str(compiled):
+            return None
+        if any(bind.required for bind in others) or compiled.effective_returning:
+            return None
+        processes = [_to_driver(compiled.binds[name], dialect) for name in own]
+        said = [
+            bind.effective_value if convert is None else convert(bind.effective_value)
+            for bind in others
+            for convert in (_to_driver(bind, dialect),)
+        ]
+        return cls(str(compiled), own, processes, said)
+
+    def insert(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert `rows`.
+
+        Raises:
+            Exception: Whatever the driver raises, not SQLAlchemy's form of it.
+        """
+        found = list(map(self._values, rows))
+        if self._is_single:
+            found = [(value,) for value in found]
+        if self._processes:
+            found = list(map(self._processed, found))
+        driver: Any = connection.connection.dbapi_connection
+        size, said, start = MOST_ROWS, self._said, 0
+        while start < len(found):
+            while size > len(found) - start:
+                size //= 2
+            some = chain(*found[start : start + size], said)
+            driver.execute(self._head + ", ".join([self._one] * size) + self._tail, tuple(some))
+            start += size
+
+    def _processed(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        changed = list(values)
+        for place, process in self._processes:
+            changed[place] = process(changed[place])
+        return tuple(changed)
+
+
+MOST_ROWS = 32
+"""So many rows are one statement at most, and halves of it: SQLite compiles a few sizes once."""
 
 
 class PreparedIn:
