@@ -28,7 +28,7 @@ from hookgate import (
     WireError,
 )
 from hookgate.kit.tokens.pictures import picture_size
-from hookgate.wire import StrictJSONError, dumps, loads, wrong_in_content
+from hookgate.wire import Raw, StrictJSONError, dumps, loads, wrong_in_content
 
 T = TypeVar("T")
 
@@ -55,6 +55,13 @@ READ_TAINT = frozenset(("client:document",))
 BROUGHT_TAINT = frozenset(("provider:tool",))
 """What taints the results of tools that a provider runs, of whose calls nobody is asked."""
 
+ONE_TEXT: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"input": {"type": "string"}},
+    "required": ["input"],
+}
+"""The arguments of a call in free text, as it is judged."""
+
 NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 DATA_URL = re.compile(r"data:([a-z]+/[a-z0-9.+-]+);base64,")
@@ -75,6 +82,8 @@ class Asked:
         parameters: How the model is asked.
         body: All of it, as it came.
         foreign: What of it no other wire can carry, by name.
+        free_text: Tools of Chat, and calls of them, that are written in free text, by place: no
+            other wire but Responses can carry them.
         hosted: The tools that the provider would run, by their types.
         substitutes: The models that the provider may ask in the place of the one that is named.
         session: What the body names the client's session.
@@ -93,6 +102,7 @@ class Asked:
     parameters: ModelParameters = field(default_factory=ModelParameters)
     body: Mapping[str, Any]
     foreign: tuple[str, ...] = ()
+    free_text: tuple[str, ...] = ()
     hosted: tuple[str, ...] = ()
     substitutes: tuple[str, ...] = ()
     session: str = ""
@@ -104,6 +114,15 @@ class Asked:
     def is_kept_here(self) -> bool:
         """Whether the client sends what is new alone."""
         return bool(self.conversation or self.previous)
+
+    @property
+    def custom(self) -> frozenset[str]:
+        """The names of the tools that are called in free text."""
+        return frozenset([tool.name for tool in self.tools if _is_custom(tool.raw)])
+
+
+def _is_custom(raw: Raw | None) -> bool:
+    return raw is not None and isinstance(raw.data, dict) and raw.data.get("type") == "custom"
 
 
 def bad(param: str, message: str, *, action: str = "") -> WireError:

@@ -117,7 +117,11 @@ KNOWN: TurnKey[bool] = TurnKey("compat session")
 CHAT = Wire(
     provider="openai",
     read=chat_reader.read,
-    writer=lambda asked: ChatWriter(asked.model, usage=asked.usage or not asked.stream),
+    writer=lambda asked: ChatWriter(
+        asked.model,
+        usage=asked.usage or not asked.stream,
+        custom=asked.custom if asked.free_text else (),
+    ),
     fold=fold_chat,
     named=False,
     last=DONE,
@@ -429,9 +433,11 @@ class Guard:
 
     def not_carried(self, asked: Asked, ref: ModelRef) -> str | None:
         """Return what of a request cannot go to a model; None where all of it can."""
-        if self.models.wire(ref) == asked.wire:
+        wire = self.models.wire(ref)
+        if wire == asked.wire:
             return None
-        left = (*asked.foreign, *asked.hosted)
+        free = () if wire == responses_reader.WIRE else asked.free_text
+        left = (*asked.foreign, *asked.hosted, *free)
         return left[0] if left else None
 
     def _request(

@@ -207,7 +207,7 @@ def _check(asked: Asked) -> None:
             action="leave it out",
         )
     placed = tuple(f"with the role {role!r}" for role in SYSTEM)
-    foreign = [one for one in asked.foreign if not one.endswith(placed)]
+    foreign = [one for one in asked.foreign if not one.endswith(placed)] + [*asked.free_text]
     if foreign:
         raise bad(
             foreign[0], "an agent has no word for it, so it would be lost", action="leave it out"

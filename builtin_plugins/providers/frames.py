@@ -176,14 +176,17 @@ class OpenAIFrames(OpenAIReader):
 
 def _agree(frames: Sequence[dict[str, Any]]) -> bool:
     """Whether clients read of a call's chunks what was judged: its first one alone names it."""
-    for place, frame in enumerate(frames):
-        (fragment,) = frame["choices"][0]["delta"]["tool_calls"]
-        function = fragment.get("function") or {}
-        if fragment.get("type") not in (None, "", "function") or fragment.get("custom"):
+    fragments = [frame["choices"][0]["delta"]["tool_calls"][0] for frame in frames]
+    own, other, field = "function", "custom", "arguments"
+    if fragments[0].get("type") == "custom":
+        own, other, field = "custom", "function", "input"
+    for place, fragment in enumerate(fragments):
+        said = fragment.get(own) or {}
+        if fragment.get("type") not in (None, "", own) or fragment.get(other):
             return False
-        if not isinstance(function.get("arguments", ""), str | None):
+        if not isinstance(said.get(field, ""), str | None):
             return False
-        if place and (fragment.get("id") or function.get("name")):
+        if place and (fragment.get("id") or said.get("name")):
             return False
     return True
 

@@ -8,7 +8,7 @@ fields in which some of these send reasoning.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal
@@ -67,7 +67,7 @@ from hookgate.builtin_plugins.providers.wire.protocol import (
 from hookgate.builtin_plugins.providers.wire.template import TextTemplate
 from hookgate.kit.tokens.pictures import picture_size, picture_tokens, tiles
 from hookgate.kit.usage import StreamedUsage, UsageError, openai_chat
-from hookgate.wire import MEDIA, left_out
+from hookgate.wire import MEDIA, WirePart, left_out
 
 RESERVED = frozenset(
     (
@@ -235,7 +235,8 @@ class OpenAIWire:
         ]
         for message in request.messages:
             came = raw_of(message, self.name)
-            messages.extend([came] if came else _messages(message, str, self.name))
+            free = free_names(request.tools)
+            messages.extend([came] if came else _messages(message, str, self.name, free))
         return messages
 
     def _check_parameters(self, parameters: ModelParameters) -> None:
@@ -271,6 +272,18 @@ def _tools(tools: Iterable[Tool]) -> list[dict[str, Any]]:
     ]
 
 
+def free_text(part: WirePart) -> Mapping[str, Any] | None:
+    """Return what Chat says of a tool that is called in free text, or of such a call."""
+    data = raw_of(part, OpenAIWire.name)
+    custom = data.get("custom") if isinstance(data, dict) and data.get("type") == "custom" else None
+    return custom if isinstance(custom, dict) else None
+
+
+def free_names(tools: Iterable[Tool]) -> frozenset[str]:
+    """Return the names of those tools that are called in free text."""
+    return frozenset(tool.name for tool in tools if free_text(tool) is not None)
+
+
 def _fields(parameters: ModelParameters) -> dict[str, Any]:
     """Return those fields of the protocol that `parameters` ask for."""
     asked = {field: getattr(parameters, name) for name, field in FIELDS.items()}
@@ -290,7 +303,10 @@ def _fields(parameters: ModelParameters) -> dict[str, Any]:
 
 
 def _messages(
-    message: Message, write_id: Callable[[str], str] = safe_id, wire: str = ""
+    message: Message,
+    write_id: Callable[[str], str] = safe_id,
+    wire: str = "",
+    free: Collection[str] = (),
 ) -> list[dict[str, Any]]:
     """Return one message in the protocol's shape; each tool result is one of its own.
 
@@ -298,6 +314,7 @@ def _messages(
         message: The message.
         write_id: Returns the id of a call as it is sent.
         wire: The wire whose parts are sent as they came; "" for none.
+        free: The names of the tools that are called in free text.
     """
     if message.role == "tool":
         parts = message.tool_results
@@ -311,16 +328,7 @@ def _messages(
             answer["content"] = [raw_of(part, wire) or _part(part) for part in texts]
         if uses := message.tool_uses:
             answer["tool_calls"] = [
-                (raw_of(use, wire) if wire else None)
-                or {
-                    "id": write_id(use.id),
-                    "type": "function",
-                    "function": {
-                        "name": use.name,
-                        "arguments": orjson.dumps(sendable_input(use.input)).decode(),
-                    },
-                }
-                for use in uses
+                (raw_of(use, wire) if wire else None) or _use(use, write_id, free) for use in uses
             ]
         elif not message.text:
             return []  # Nothing of it is this protocol's.
@@ -335,6 +343,15 @@ def _messages(
         if not isinstance(part, ToolUse | ToolResultPart | Opaque) and part != Text("")
     ]
     return [{"role": "user", "content": content}]
+
+
+def _use(use: ToolUse, write_id: Callable[[str], str], free: Collection[str]) -> dict[str, Any]:
+    if use.name in free and isinstance(use.input, Mapping):
+        custom = {"name": use.name, "input": str(use.input.get("input", ""))}
+        return {"id": write_id(use.id), "type": "custom", "custom": custom}
+    arguments = orjson.dumps(sendable_input(use.input)).decode()
+    function = {"name": use.name, "arguments": arguments}
+    return {"id": write_id(use.id), "type": "function", "function": function}
 
 
 def _part(part: ContentPart) -> dict[str, Any]:
@@ -377,10 +394,11 @@ def _result(part: ToolResultPart, write_id: Callable[[str], str], wire: str) -> 
 
 @dataclass(slots=True)
 class _Call:
-    """A tool call while it comes."""
+    """A tool call while it comes; `free` where it is one in free text."""
 
     id: str = ""
     name: str = ""
+    free: bool = False
     pieces: list[str] = field(default_factory=list)
     frames: list[Any] = field(default_factory=list)
 
@@ -546,7 +564,8 @@ class OpenAIReader:
             if key is None:
                 key = ("at", number)
         self._last_call = key
-        function = object_of(self._provider, fragment, "function")
+        free = fragment.get("type") == "custom" or fragment.get("custom") is not None
+        function = object_of(self._provider, fragment, "custom" if free else "function")
         name = text_of(self._provider, function, "name")
         call = self._calls.get(key)
         if call is None or (name and call_id and call.id and call_id != call.id):
@@ -555,8 +574,11 @@ class OpenAIReader:
             self._all_calls.append(call)
         call.id = call.id or call_id
         call.name = call.name or name
+        call.free = call.free or free
         arguments = function.get("arguments")
-        if isinstance(arguments, dict):
+        if free:
+            call.pieces.append(text_of(self._provider, function, "input"))
+        elif isinstance(arguments, dict):
             call.pieces.append(orjson.dumps(arguments).decode())
         else:
             call.pieces.append(text_of(self._provider, function, "arguments"))
@@ -569,10 +591,11 @@ class OpenAIReader:
         for call in self._all_calls:
             if not call.name:
                 malformed(self._provider, "a tool call without a name")
+            written = "".join(call.pieces)
             yield ToolUseEvent(
                 id=call.id or new_id("call"),
                 name=call.name,
-                input=arguments_of("".join(call.pieces)),
+                input={"input": written} if call.free else arguments_of(written),
             )
         if self._reports and self.usage.missing:
             self._complain(self.usage.missing)

@@ -43,7 +43,14 @@ from hookgate.builtin_plugins.providers.failures import (
     kind_of_overflow,
     message_of,
 )
-from hookgate.builtin_plugins.providers.openai import DONE, FAILED, TEXT, OpenAIWire
+from hookgate.builtin_plugins.providers.openai import (
+    DONE,
+    FAILED,
+    TEXT,
+    OpenAIWire,
+    free_names,
+    free_text,
+)
 from hookgate.builtin_plugins.providers.wire.protocol import (
     Reader,
     arguments_of,
@@ -129,10 +136,11 @@ class ResponsesWire(OpenAIWire):
         if passes(request, self.name):
             return self._as_it_came(request)
         self._check(request)
-        messages = carried(self._provider, request, PROTOCOL)
+        messages, free = carried(self._provider, request, PROTOCOL), free_names(request.tools)
+        items = [item for one in paired(messages) for item in self._items(one, free)]
         body: dict[str, Any] = {
             "model": request.model.model,
-            "input": [item for one in paired(messages) for item in self._items(one)],
+            "input": _in_free_text(items),
             "stream": True,
             "store": False,
             "include": ["reasoning.encrypted_content"],
@@ -233,7 +241,9 @@ class ResponsesWire(OpenAIWire):
         if isinstance(data := raw_of(part, self.name), dict):
             return data
         match part:
-            case ToolUse() if part.name in free and isinstance(part.input, Mapping):
+            case ToolUse() if isinstance(part.input, Mapping) and (
+                part.name in free or free_text(part) is not None
+            ):
                 text = str(part.input.get("input", ""))
                 called = {"call_id": part.id, "name": part.name}
                 return {"type": "custom_tool_call", **called, "input": text}
@@ -274,6 +284,11 @@ def _same(some: Sequence[object], others: Sequence[object]) -> bool:
 
 
 def _tool(tool: Tool) -> dict[str, Any]:
+    if (custom := free_text(tool)) is not None:
+        form = custom.get("format")
+        if isinstance(form, dict) and isinstance(grammar := form.get("grammar"), dict):
+            custom = {**custom, "format": {"type": form.get("type"), **grammar}}
+        return {"type": "custom", **custom}
     return {
         "type": "function",
         "name": tool.name,
@@ -288,7 +303,8 @@ def _fields(request: ModelRequest) -> dict[str, Any]:
     asked = request.parameters
     choice: Any = asked.tool_choice
     if choice is not None and choice not in CHOICES:
-        choice = {"type": "function", "name": choice}
+        kind = "custom" if choice in free_names(request.tools) else "function"
+        choice = {"type": kind, "name": choice}
     form: Any = None
     if isinstance(asked.response_format, str):
         form = {"format": {"type": asked.response_format}}

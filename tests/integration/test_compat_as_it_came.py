@@ -126,6 +126,7 @@ async def relayed(
     *answers: Sequence[Any],
     plugins: Sequence[object] = (),
     compat: Mapping[str, Any] | None = None,
+    providers: Mapping[str, Mapping[str, Any]] | None = None,
     **policy: Any,
 ) -> AsyncIterator[tuple[Served, RawServer]]:
     """A gateway before a server that gives these answers, the last one over and over."""
@@ -141,9 +142,10 @@ async def relayed(
 
         upstream.script = script
         common = {"base_url": upstream.url, "api_key": "sk-upstream-0123456789"}
-        providers = {kind: {"kind": kind, **common} for kind in ("openai", "anthropic")}
+        kinds = {kind: {"kind": kind} for kind in ("openai", "anthropic")}
+        named = {**kinds, **(providers or {})}
         plugin = {
-            "providers": providers,
+            "providers": {name: {**one, **common} for name, one in named.items()},
             "policy": {"allow": ["calculate", "clock"], **policy},
             "compat": compat or {},
         }

@@ -7,6 +7,7 @@ gateway has no word for stays in the body as it came; `Asked.foreign` names it f
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from hookgate import Link, Message, Opaque, Part, SystemText, Text, Tool, ToolResultPart, ToolUse
@@ -15,6 +16,7 @@ from hookgate.builtin_plugins.compat.fields import (
     MOST_MESSAGES,
     MOST_PARTS,
     MOST_TOOLS,
+    ONE_TEXT,
     Asked,
     Fields,
     arguments_of,
@@ -82,6 +84,8 @@ OF_PARTS: Mapping[str, frozenset[str]] = {
 AUDIO = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 SYSTEM = ("system", "developer")
 CHOICES = ("none", "auto", "required")
+CALLED = ("function", "custom")
+"""The types of tools that clients run: called with arguments, and in free text."""
 
 
 def read(body: dict[str, Any]) -> Asked:
@@ -93,8 +97,8 @@ def read(body: dict[str, Any]) -> Asked:
     fields = Fields(body)
     model = fields.needed("model")
     _refuse(fields)
-    system, messages, foreign = _conversation(fields)
-    tools, hosted = _tools(fields)
+    system, messages, foreign, called = _conversation(fields)
+    tools, hosted, free = _tools(fields)
     hosted = (*hosted, *(name for name in HOSTED if name in fields))
     if model.endswith(":online"):  # OpenRouter's other way to ask for `plugins`
         hosted = (*hosted, "plugins")
@@ -109,6 +113,7 @@ def read(body: dict[str, Any]) -> Asked:
         parameters=parameters_of(fields, _parameters(fields)),
         body=body,
         foreign=(*fields.beyond(MAPPED | HARMLESS), *foreign),
+        free_text=(*free, *called),
         hosted=hosted,
         substitutes=fields.texts("models"),
         session=fields.text("prompt_cache_key"),
@@ -139,10 +144,12 @@ def _refuse(fields: Fields) -> None:
 
 def _conversation(
     fields: Fields,
-) -> tuple[tuple[SystemText, ...], tuple[Message, ...], tuple[str, ...]]:
+) -> tuple[tuple[SystemText, ...], tuple[Message, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return the instructions, the messages, what is foreign in them, and calls in free text."""
     system: list[SystemText] = []
     placed: list[tuple[str, Message]] = []
     foreign: list[str] = []
+    free: list[str] = []
     for item in fields.objects("messages", MOST_MESSAGES):
         raw = Raw(wire=WIRE, data=item.raw)
         role = item.needed("role")
@@ -153,14 +160,15 @@ def _conversation(
             continue
         if role in SYSTEM:
             foreign.append(f"{item.at} with the role {role!r}")
-        placed.append((item.at, came_as(_message(item, role, foreign), raw)))
+        placed.append((item.at, came_as(_message(item, role, foreign, free), raw)))
     if not placed:
         raise bad("messages", "expected a message that is none of the system's")
     check_calls(placed)
-    return tuple(system), tuple(message for _, message in placed), tuple(foreign)
+    messages = tuple(message for _, message in placed)
+    return tuple(system), messages, tuple(foreign), tuple(free)
 
 
-def _message(item: Fields, role: str, foreign: list[str]) -> Message:
+def _message(item: Fields, role: str, foreign: list[str], free: list[str]) -> Message:
     match role:
         case "user" | "system" | "developer":
             parts = _parts(item, foreign)
@@ -170,7 +178,7 @@ def _message(item: Fields, role: str, foreign: list[str]) -> Message:
         case "assistant":
             said = _parts(item, foreign)
             refusal = item.text("refusal")
-            calls = tuple(_call(one) for one in item.objects("tool_calls", MOST_PARTS))
+            calls = tuple(_call(one, free) for one in item.objects("tool_calls", MOST_PARTS))
             parts = (*said, *((Text(refusal),) if refusal else ()), *calls)
             taint = BROUGHT_TAINT if "annotations" in item else taint_of(parts)
             return Message(role="assistant", parts=parts, taint=taint)
@@ -220,16 +228,17 @@ def _file(item: Fields, foreign: list[str]) -> Part:
     return file_of(item, item.text("filename"))
 
 
-def _call(item: Fields) -> Part:
+def _call(item: Fields, free: list[str]) -> Part:
     kind = item.text("type") or "function"
-    if kind != "function":
-        item.wrong("type", "`function`: other calls cannot be judged")
-    function = item.object("function")
-    use = ToolUse(
-        id=item.needed("id"),
-        name=function.needed("name"),
-        input=arguments_of(function.text("arguments")),
-    )
+    if kind not in CALLED:
+        item.wrong("type", "`function` or `custom`: other calls cannot be judged")
+    called = item.object(kind)
+    written: Mapping[str, Any] | str = {"input": called.text("input")}
+    if kind == "function":
+        written = arguments_of(called.text("arguments"))
+    else:
+        free.append(f"{item.at} of the type {kind!r}")
+    use = ToolUse(id=item.needed("id"), name=called.needed("name"), input=written)
     return came_as(use, Raw(wire=WIRE, data=item.raw))
 
 
@@ -237,20 +246,24 @@ def _call(item: Fields) -> Part:
 
 
 @kept
-def _tools(fields: Fields) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
+def _tools(fields: Fields) -> tuple[tuple[Tool, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return the tools that clients run, the types of the others, and those in free text."""
     tools: list[tuple[Fields, Tool]] = []
     hosted: list[str] = []
+    free: list[str] = []
     for item in fields.objects("tools", MOST_TOOLS):
         kind = item.text("type") or "function"
-        if kind == "custom":
-            item.wrong("type", "`function`: a call in free text cannot be judged yet")
-        if kind != "function":
+        if kind not in CALLED:
             hosted.append(kind)
             continue
-        function = item.object("function")
-        tool = tool_of(function, "parameters")
-        tools.append((function, came_as(tool, Raw(wire=WIRE, data=item.raw))))
-    return check_tools(tools), tuple(hosted)
+        told = item.object(kind)
+        tool = tool_of(told, "parameters" if kind == "function" else "")
+        if kind == "custom":
+            told.object("format")
+            tool = replace(tool, schema=ONE_TEXT)
+            free.append(f"{item.at} of the type {kind!r}")
+        tools.append((told, came_as(tool, Raw(wire=WIRE, data=item.raw))))
+    return check_tools(tools), tuple(hosted), tuple(free)
 
 
 # -- how it is asked ----------------------------------------------------------------
@@ -282,11 +295,12 @@ def _choice(fields: Fields) -> str | None:
     if value is None or value in CHOICES:
         return value
     if not isinstance(value, dict):
-        fields.wrong("tool_choice", "none, auto, required, or an object that names a function")
+        fields.wrong("tool_choice", "none, auto, required, or an object that names a tool")
     choice = fields.object("tool_choice")
     if choice.text("type") == "allowed_tools":
         return None
-    return choice.object("function").needed("name")
+    kind = "custom" if choice.text("type") == "custom" else "function"
+    return choice.object(kind).needed("name")
 
 
 def _format(fields: Fields) -> Any:

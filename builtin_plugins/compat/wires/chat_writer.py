@@ -7,7 +7,7 @@ the usage behind it where it was asked for.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from hookgate import ErrorAnswer, Event, StopEvent, Turn, new_id
@@ -32,11 +32,13 @@ class ChatWriter:
     Args:
         model: The model as the client has named it.
         usage: Whether the client wants to know the usage.
+        custom: The names of the tools that are called in free text.
     """
 
-    def __init__(self, model: str, *, usage: bool) -> None:
+    def __init__(self, model: str, *, usage: bool, custom: Collection[str] = ()) -> None:
         self._model = model
         self._usage = usage
+        self._custom = custom
         self._head: WireFrame = {
             "id": new_id("chatcmpl").replace("_", "-"),
             "object": "chat.completion.chunk",
@@ -156,14 +158,14 @@ class ChatWriter:
             for one in frames:
                 yield self._like(_numbered(one, index))
             return
-        data = event.data
-        written = data["input"] if isinstance(data["input"], str) else dumps(data["input"]).decode()
-        call = {
-            "index": index,
-            "id": data["id"],
-            "type": "function",
-            "function": {"name": data["name"], "arguments": written},
-        }
+        name, given = event.data["name"], event.data["input"]
+        call: WireFrame = {"index": index, "id": event.data["id"]}
+        if name in self._custom and isinstance(given, Mapping):
+            custom = {"name": name, "input": str(given.get("input", ""))}
+            call |= {"type": "custom", "custom": custom}
+        else:
+            written = given if isinstance(given, str) else dumps(given).decode()
+            call |= {"type": "function", "function": {"name": name, "arguments": written}}
         yield self._chunk({"tool_calls": [call]})
 
     def _reason(self, turn: Turn) -> str:
@@ -192,7 +194,8 @@ def _begins_call(frame: WireFrame) -> bool:
     """Whether a call's first chunk has all that clients look for in it."""
     calls = _calls(frame)
     first = calls[0] if len(calls) == 1 else {}
-    named = isinstance(first.get("function"), dict) and first["function"].get("name")
+    called = first.get("custom" if first.get("type") == "custom" else "function")
+    named = isinstance(called, dict) and called.get("name")
     return bool(first.get("id") and first.get("type") and named and "index" in first)
 
 

@@ -28,6 +28,7 @@ from hookgate.builtin_plugins.compat.fields import (
     MOST_MESSAGES,
     MOST_PARTS,
     MOST_TOOLS,
+    ONE_TEXT,
     Asked,
     Fields,
     arguments_of,
@@ -92,13 +93,6 @@ CHOICES = ("none", "auto", "required")
 
 TEXTS = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
 """The parts of a message that are text, and the field it stands in."""
-
-ONE_TEXT: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {"input": {"type": "string"}},
-    "required": ["input"],
-}
-"""The arguments of a call in free text, as it is judged."""
 
 
 @dataclass(frozen=True, slots=True)

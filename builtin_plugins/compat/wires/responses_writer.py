@@ -15,7 +15,7 @@ from hookgate import ErrorAnswer, Event, StopEvent, Turn, Usage, new_id
 from hookgate.builtin_plugins.compat.answers import WireFrame, came_by, stop_of
 from hookgate.builtin_plugins.compat.errors import openai_error
 from hookgate.builtin_plugins.compat.fields import Asked
-from hookgate.wire import Raw, dumps
+from hookgate.wire import dumps
 
 BEGINNINGS = ("response.created", "response.in_progress", "response.queued")
 
@@ -66,7 +66,7 @@ class ResponsesWriter:
 
     def __init__(self, asked: Asked) -> None:
         self._model = asked.model
-        self._custom = {tool.name for tool in asked.tools if _is_custom(tool.raw)}
+        self._custom = asked.custom
         self._head: WireFrame = {
             "id": new_id("resp"),
             "object": "response",
@@ -350,10 +350,6 @@ def _part_of(kind: str, text: str) -> tuple[str, str, WireFrame]:
         part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
         return "content_part", "content_index", part
     return "reasoning_summary_part", "summary_index", {"type": "summary_text", "text": text}
-
-
-def _is_custom(raw: Raw | None) -> bool:
-    return raw is not None and isinstance(raw.data, dict) and raw.data.get("type") == "custom"
 
 
 def fold(frames: Iterable[WireFrame]) -> WireFrame:

@@ -97,7 +97,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     (chat(tools=[function("a b")]), "tools[0].function.name"),
     (chat(tools=[function(parameters={"x": "y" * 300_000})]), "tools[0].function"),
     (chat(tools=[function(parameters=[])]), "tools[0].function.parameters"),
-    (chat(tools=[{"type": "custom", "custom": {"name": "x"}}]), "tools[0].type"),
+    (chat(tools=[{"type": "custom", "custom": {"name": ""}}]), "tools[0].custom.name"),
     (chat({"role": "wizard", "content": "x"}), "messages[0].role"),
     (chat("x"), "messages[0]"),
     (chat({"role": "user", "content": 7}), "messages[0].content"),
