@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 LOOK = 0.5
 """Seconds between two looks at whether the client is still there."""
+
+GAP = "\n\n"
+"""What stands between the texts of two rounds, which are one answer to the client."""
 
 PING = 10.0
 """Seconds between two signs of life."""
@@ -77,6 +80,8 @@ class AnswerDelivery:
         """What is still to be sent."""
         self._held: list[Event] | None = None
         """The answer's text, where it is looked at as a whole before it is shown."""
+        self._between = False
+        """Whether a round of the model's has ended since it has said something."""
         self._begun = False
         self._ended = False
         self._gone = False
@@ -111,10 +116,14 @@ class AnswerDelivery:
         """Take an event of the turn; never waits."""
         if self._gone or self._failure is not None:
             return
-        if self._held is not None and event.type == "text":
-            self._held.append(event)
-            return
         try:
+            if event.type == "model_ended":
+                self._between = True
+            elif self._between and event.type == "text" and event.data["text"]:
+                self._part(event)
+            if self._held is not None and event.type == "text":
+                self._held.append(event)
+                return
             if event.type == "approval" and (asked := self._asked(event)):
                 self._frames.append(Comment(f"approval {asked}"))
             self._frames += self._writer.take(event)
@@ -122,6 +131,21 @@ class AnswerDelivery:
             self._failure = error
         if self._frames or self._failure:
             self._tell()
+
+    def _part(self, event: Event) -> None:
+        """Part the text that begins now from that of the round before it."""
+        self._between = False
+        if self._held is not None:
+            # What is looked at is the last one alone, and so that is what is shown.
+            self._held.clear()
+        elif gap := self._gap(event.data["text"]):
+            self._frames += self._writer.take(replace(event, data={"text": gap}, value=None))
+
+    def _gap(self, text: str) -> str:
+        """Return what parts a text from what was said before it; "" for nothing."""
+        said = (one.text for one in reversed(self._handle.turn.messages) if one.role == "assistant")
+        before = next((one for one in said if one), "")
+        return GAP if before and not (before[-1].isspace() or text[0].isspace()) else ""
 
     def _tell(self) -> None:
         """Send what there is; leave it to the request's task where that has to be waited for."""
@@ -282,12 +306,12 @@ class AnswerDelivery:
                 before, turn = turn, await self._once_more(again)
             for event in self._held:
                 self._frames += self._writer.take(event)
-        await self._guard.keep(turn, said, before)
+        await self._guard.keep(turn, said, before, last_alone=self._held is not None)
         if before is not None:
             # The client pays for both.
             turn = copy(turn)
             turn.usage = before.usage + turn.usage
-        last = list(self._writer.end(turn, said))
+        last = list(self._writer.end(turn, self._gap(said) + said if said else ""))
         await self._keep(last)
         self._frames += last
 

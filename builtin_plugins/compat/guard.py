@@ -512,13 +512,16 @@ class Guard:
         if (schema := schema_of(turn[ASKED])) is not None:
             check_again(schema, turn)
 
-    async def keep(self, turn: Turn, said: str, before: Turn | None = None) -> None:
+    async def keep(
+        self, turn: Turn, said: str, before: Turn | None = None, *, last_alone: bool = False
+    ) -> None:
         """Keep what stands behind an answer, as far as its client is not shown it.
 
         Args:
             turn: The turn, ended.
             said: What the gateway has said in the place of calls that it has denied.
             before: The turn whose answer it is instead of.
+            last_alone: Whether of several rounds the client was shown the last one's text alone.
         """
         asked, ran = turn[ASKED], turn[RAN]
         made = made_in(turn, said)
@@ -528,7 +531,8 @@ class Guard:
             return
         trail = Conversation(turn.principal)
         trail.walk(asked.messages)
-        text = self.host.secrets.redact("".join(message.text for message in made))
+        texts = [message.text for message in made if message.role == "assistant"]
+        text = self.host.secrets.redact("".join(texts[-1:] if last_alone else texts))
         digests = trail.answer(text, turn.pending)
         stored = asked.body.get("store") is not False
         made = made if hidden else []

@@ -45,7 +45,7 @@ ENDS = {
 
 
 @asynccontextmanager
-async def served(home: Path, wire: str) -> AsyncIterator[tuple[Served, RawServer]]:
+async def served(home: Path, wire: str, **policy: Any) -> AsyncIterator[tuple[Served, RawServer]]:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         gone = f"http://127.0.0.1:{nobody.getsockname()[1]}"
@@ -55,7 +55,7 @@ async def served(home: Path, wire: str) -> AsyncIterator[tuple[Served, RawServer
             metering = {"budgets": {"all": {"tokens": 10**9, "scope": "global"}}}
             plugin = {
                 "providers": made,
-                "policy": {"profile": "open"},
+                "policy": {"profile": "open", **policy},
                 "metering": metering,
             }
             config = settings(home, gateway={"port": 0}, plugin=plugin)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builtin_plugins.providers.raw import Wire
+from tests.clients.faults import PATHS, WIRES, frames
+from tests.clients.faults import body as body_of
+from tests.clients.upstream import Call, Say
 from tests.integration.test_compat import audited, rules
 from tests.integration.test_compat_agent import (
     ALL,
@@ -18,11 +24,15 @@ from tests.integration.test_compat_agent import (
     served,
     text_of,
 )
+from tests.integration.test_compat_faults import served as upstream_of
 from tests.support.script import call, say
-from tests.support.wire import bearer, tokens
+from tests.support.wire import Served, bearer, tokens
 
-from hookgate import STORE, Message, ModelEvent, Opaque, OpaqueDelta
+from hookgate import STORE, Message, ModelEvent, Opaque, OpaqueDelta, TextDelta
 from hookgate.builtin_plugins.compat.kept.tables import HiddenRound
+from hookgate.builtin_plugins.compat.wires.chat_writer import fold as fold_chat
+from hookgate.builtin_plugins.compat.wires.messages_writer import fold as fold_messages
+from hookgate.builtin_plugins.compat.wires.responses_writer import fold as fold_responses
 
 TIMED = {"to": "script/one", "mode": "assist", "tools": ["clo*"]}
 ASSIST = {"compat": {"aliases": {"timed": TIMED}}}
@@ -56,6 +66,79 @@ async def test_a_tool_of_the_gateways_runs_unseen_and_the_model_remembers(
     assert [tool.name for tool in script.requests[0].tools] == ["Bash", "clock"]
     messages = [told(message) for message in script.requests[2].messages]
     assert messages == ["go", ["clock"], {"h1": "noon"}, "It is noon.", "And now?"]
+
+
+FOLDS = {CHAT: fold_chat, RESPONSES: fold_responses, MESSAGES: fold_messages}
+
+
+async def shown(one: Served, path: str, body: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Return the text of an answer as the client reads it, and the answer."""
+    async with one.http.post(one.url + path, json=body) as answer:
+        assert answer.status == 200, await answer.text()
+        if not body.get("stream"):
+            whole = await answer.json()
+        else:
+            lines = (await answer.text()).split("\n")
+            data = [line.removeprefix("data: ") for line in lines if line.startswith("data: {")]
+            whole = FOLDS[path](map(json.loads, data))
+    return text_of(path, whole), whole
+
+
+HOW = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+
+
+@ALL
+@HOW
+@pytest.mark.parametrize("model", ["timed", "agent/main"])
+async def test_what_was_said_in_several_rounds_stands_apart(
+    model: str, stream: bool, path: str, tmp_path: Path
+) -> None:
+    looks = [TextDelta("I will look."), *call(LOOK)]
+    steps = (looks, [TextDelta("It"), *say(" is 5.")], say("So it is."))
+    async with served(tmp_path, *steps, plugin=ASSIST) as (one, script):
+        body = asked(path, model=model, stream=stream)
+        text, answer = await shown(one, path, body)
+        assert text == "I will look.\n\nIt is 5."
+        # It is known again all the same.
+        await shown(one, path, gone_on(path, body, answer, "Sure?"))
+    messages = [told(message) for message in script.requests[2].messages]
+    assert messages[-3:] == [{"h1": "noon"}, "It is 5.", "Sure?"]
+
+
+@HOW
+@pytest.mark.parametrize("wire", WIRES)
+async def test_so_it_does_where_the_upstream_speaks_the_clients_wire(
+    wire: str, stream: bool, tmp_path: Path
+) -> None:
+    answers = [frames(wire, Say("I will look."), Call("weather", {})), frames(wire, Say("No."))]
+    async with upstream_of(tmp_path, wire, deny=["weather"]) as (one, upstream):
+
+        async def script(connection: Wire) -> None:
+            await connection.chunks(*answers.pop(0))
+
+        upstream.script = script
+        text, _ = await shown(one, PATHS[wire], body_of(wire, f"{wire}/x", stream=stream))
+    assert text == "I will look.\n\nNo."
+
+
+@ALL
+@HOW
+async def test_what_the_gateway_says_of_denials_stands_apart_too(
+    stream: bool, path: str, tmp_path: Path
+) -> None:
+    steps = [[TextDelta("So."), *call((f"c{at}", *RUN[1:]))] for at in range(3)]
+    async with served(tmp_path, *steps, plugin=rules(tmp_path, "deny")) as (one, _):
+        text, _ = await shown(one, path, asked(path, model="one", stream=stream))
+    assert text.startswith("So.\n\nSo.\n\nSo.\n\nStopped by the gateway")
+
+
+@ALL
+@HOW
+async def test_no_white_space_is_added_to_some(stream: bool, path: str, tmp_path: Path) -> None:
+    steps = ([TextDelta("I look: "), *call(LOOK)], [*call(LOOK)], say("\n5"))
+    async with served(tmp_path, *steps, plugin=ASSIST) as (one, _):
+        text, _ = await shown(one, path, asked(path, model="timed", stream=stream))
+    assert text == "I look: \n5"
 
 
 @ALL

@@ -10,6 +10,8 @@ from tests.integration.test_compat_agent import ALL, CHAT, MESSAGES, asked, gone
 from tests.support.script import USAGE, call, say
 from tests.support.wire import Served
 
+from hookgate import TextDelta
+
 SCHEMA = {
     "type": "object",
     "properties": {"name": {"type": "string"}},
@@ -48,6 +50,19 @@ async def test_an_answer_that_fits_is_the_answer(path: str, tmp_path: Path) -> N
         assert text_of(path, answer) == GOOD
     assert len(script.requests) == 1
     assert script.requests[0].parameters.response_format == SCHEMA
+
+
+@ALL
+async def test_what_is_said_on_the_way_to_it_is_no_part_of_it(path: str, tmp_path: Path) -> None:
+    steps = ([TextDelta("I look."), *call(("h1", "clock", {"text": "noon"}))], say(GOOD))
+    async with served(tmp_path, *steps, say("I said Ann.")) as (one, script):
+        body = formed(path)
+        _, answer = await one.post(path, body)
+        assert text_of(path, answer) == GOOD
+        more = {name: one for name, one in body.items() if name in asked(path)}
+        await one.post(path, gone_on(path, more, answer, "Who?"))
+    texts = [message.text for message in script.requests[2].messages]
+    assert texts == ["go", "I look.", "", GOOD, "Who?"]
 
 
 @ALL

@@ -123,6 +123,9 @@ class ResponsesWriter:
                 self._rounds += 1
                 self._stop, self._last = event.value, came_by(event)
                 self._places, self._at = {}, {}
+                # Another round's items may have the same names.
+                own = self._own.get("id")
+                self._texts = {key: said for key, said in self._texts.items() if key[0] == own}
         return ()
 
     def end(self, turn: Turn, said: str = "") -> Iterator[WireFrame]:
