@@ -13,9 +13,13 @@ from typing import Any, Protocol, TypeAlias
 
 from hookgate import ErrorAnswer, Event, StopEvent, StopReason, Turn
 from hookgate.builtin_plugins.compat.fields import Asked
+from hookgate.wire import TextFrames
 
 WireFrame: TypeAlias = dict[str, Any]
 """One event of a stream."""
+
+Written: TypeAlias = WireFrame | TextFrames
+"""One event, or several that say some text each and go out as they came."""
 
 CHAT_STOPS: Mapping[StopReason, str] = {
     "end": "stop",
@@ -41,7 +45,7 @@ def stop_of(stop: StopEvent | None, turn: Turn) -> StopReason | None:
 class Writer(Protocol):
     """Writes one answer."""
 
-    def take(self, event: Event) -> Iterable[WireFrame]:
+    def take(self, event: Event) -> Iterable[Written]:
         """Return the frames that an event of the turn brings."""
 
     def end(self, turn: Turn, said: str = "") -> Iterable[WireFrame]:

@@ -12,17 +12,17 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
 from hookgate import QUESTIONS, Event, EventStream, ModelRef, StoreError, Turn, TurnHandle, TurnKey
-from hookgate.builtin_plugins.compat.answers import Wire, WireFrame
+from hookgate.builtin_plugins.compat.answers import Wire, WireFrame, Written
 from hookgate.builtin_plugins.compat.errors import interrupted, request_id
 from hookgate.builtin_plugins.compat.settings import DENIED
 from hookgate.builtin_plugins.compat.wires.responses_writer import ResponsesWriter
 from hookgate.clients import describe_error
-from hookgate.wire import dumps
+from hookgate.wire import TextFrames, dumps
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.compat.fields import Asked
@@ -76,7 +76,7 @@ class AnswerDelivery:
         self._keeper = keeper
         self.streamed = asked.stream
         self._stream: EventStream | None = None
-        self._frames: list[WireFrame | Comment] = []
+        self._frames: list[Written | Comment] = []
         """What is still to be sent."""
         self._held: list[Event] | None = None
         """The answer's text, where it is looked at as a whole before it is shown."""
@@ -160,12 +160,17 @@ class AnswerDelivery:
         """Send all that there is as one piece."""
         frames, self._frames = self._frames, []
         named = self._wire.named
-        events = []
+        events: list[tuple[str, bytes | TextFrames]] = []
         for frame in frames:
             if isinstance(frame, Comment):
                 stream.comment(frame.text)
+                continue
+            if isinstance(frame, TextFrames):
+                one: Mapping[str, Any] = frame.form.frame
+                data: bytes | TextFrames = frame
             else:
-                events.append((str(frame.get("type", "")) if named else "", dumps(frame)))
+                one, data = frame, dumps(frame)
+            events.append((str(one.get("type", "")) if named else "", data))
         stream.put_all(events)
 
     def _over(self) -> None:
@@ -213,7 +218,7 @@ class AnswerDelivery:
         try:
             while await self._more():
                 frames, self._frames = self._frames, []
-                if said := [frame for frame in frames if not isinstance(frame, Comment)]:
+                if said := _parsed(frames):
                     yield said
         finally:
             self._close()
@@ -379,3 +384,15 @@ class AnswerDelivery:
         """End the turn of a client that has gone, where the settings have it so."""
         if self._guard.settings.cancel_on_disconnect:
             self._handle.cancel("its client has gone")
+
+
+def _parsed(frames: Sequence[Written | Comment]) -> list[WireFrame]:
+    """Return frames for whoever reads them."""
+    found: list[WireFrame] = []
+    for frame in frames:
+        if isinstance(frame, TextFrames):
+            data = frame.data
+            found += data if isinstance(data, list) else [data]
+        elif not isinstance(frame, Comment):
+            found.append(frame)
+    return found

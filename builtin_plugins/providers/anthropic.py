@@ -59,7 +59,7 @@ from hookgate.builtin_plugins.providers.wire.protocol import (
     text_of,
     write_changes,
 )
-from hookgate.builtin_plugins.providers.wire.template import TextTemplate
+from hookgate.builtin_plugins.providers.wire.template import FrameTemplate, TextTemplate
 from hookgate.kit.tokens.pictures import patches, picture_size
 from hookgate.kit.usage import StreamedUsage, UsageError, anthropic_messages
 from hookgate.wire import MEDIA, left_out
@@ -407,6 +407,7 @@ class AnthropicReader:
         self._counted = False
         self._stop: StopReason | None = None
         self.template = TextTemplate(TEXT)
+        self.frames: FrameTemplate | None = None
 
     def read(self, data: bytes) -> Sequence[ModelEvent]:
         """Return what one event says."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from hookgate import Frame, ModelEvent, ReasoningDelta, StopEvent, TextDelta, ToolUseEvent
+from hookgate.builtin_plugins.providers.anthropic import TEXT as MESSAGES_TEXT
 from hookgate.builtin_plugins.providers.anthropic import (
     AnthropicReader,
     AnthropicWire,
@@ -21,7 +22,7 @@ from hookgate.builtin_plugins.providers.openai import (
 )
 from hookgate.builtin_plugins.providers.responses import ResponsesReader, ResponsesWire
 from hookgate.builtin_plugins.providers.wire.protocol import malformed, object_of, parse
-from hookgate.builtin_plugins.providers.wire.template import TextTemplate
+from hookgate.builtin_plugins.providers.wire.template import FrameTemplate, TextTemplate
 from hookgate.wire import Raw, came_as
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class OpenAIFrames(OpenAIReader):
     def __init__(self, provider: str, complain: Callable[[str], None]) -> None:
         super().__init__(provider, complain)
         self.template = TextTemplate(TEXT, tries=0)
+        self.frames = self._texts = FrameTemplate(OpenAIWire.name, TEXT, "content")
         self._tail: list[dict[str, Any]] = []
 
     def read(self, data: bytes) -> Iterable[ModelEvent]:
@@ -63,7 +65,10 @@ class OpenAIFrames(OpenAIReader):
             self._fail(chunk["error"])
         usage = chunk.get("usage")
         if usage is None:
-            return self._events(chunk)
+            said = self._events(chunk)
+            if _says_text(said, chunk):
+                self._texts.learn(data, chunk, said[0].text)
+            return said
         self._count(usage)
         said = self._events(chunk)
         self._final = self._stop is not None
@@ -174,6 +179,14 @@ class OpenAIFrames(OpenAIReader):
             yield _with_chunk(event, frames) if frames else event
 
 
+def _says_text(said: Sequence[ModelEvent], chunk: dict[str, Any]) -> TypeGuard[Sequence[TextDelta]]:
+    """Whether a chunk says some text of the answer and nothing else."""
+    if len(said) != 1 or type(said[0]) is not TextDelta or said[0].raw is None:
+        return False
+    delta = chunk["choices"][0]["delta"]
+    return said[0].raw.data is chunk and delta.get("content") == said[0].text
+
+
 def _agree(frames: Sequence[dict[str, Any]]) -> bool:
     """Whether clients read of a call's chunks what was judged: its first one alone names it."""
     fragments = [frame["choices"][0]["delta"]["tool_calls"][0] for frame in frames]
@@ -222,6 +235,7 @@ class AnthropicFrames(AnthropicReader):
     def __init__(self, provider: str, complain: Callable[[str], None]) -> None:
         super().__init__(provider, complain)
         self.template = TextTemplate(TEXT, tries=0)
+        self.frames = self._texts = FrameTemplate(AnthropicWire.name, MESSAGES_TEXT, "text")
         self._tail: list[dict[str, Any]] = []
 
     def read(self, data: bytes) -> Sequence[ModelEvent]:
@@ -233,7 +247,11 @@ class AnthropicFrames(AnthropicReader):
                 return _begun(event, said[0]) if said else self._of_block(event)
             case "content_block_delta":
                 said = self._delta(event)
-                return (_with_event(said[0], event),) if said else self._of_block(event)
+                if not said:
+                    return self._of_block(event)
+                if type(said[0]) is TextDelta:
+                    self._texts.learn(data, event, said[0].text)
+                return (_with_event(said[0], event),)
             case "content_block_stop":
                 block = self._blocks.pop(self._index(event), None)
                 frames = [*(block.frames if block is not None else ()), event]
@@ -306,7 +324,19 @@ def joined(reader: Reader, found: Iterable[bytes]) -> Iterator[ModelEvent]:
     Each piece costs the way to the client anew, and where many come together, time is short.
     """
     waiting: list[ModelEvent] = []
+    texts: list[bytes] = []
+    frames = reader.frames
     for data in found:
+        written = None if frames is None else frames.written(data)
+        if written is not None:
+            if waiting:
+                yield _one(waiting)
+                waiting = []
+            texts.append(written)
+            continue
+        if texts and frames is not None:
+            yield frames.said(texts)
+            texts = []
         for event in reader.read(data):
             joins = isinstance(event, TextDelta | ReasoningDelta) and event.raw is not None
             if waiting and not (joins and type(event) is type(waiting[0])):
@@ -318,6 +348,8 @@ def joined(reader: Reader, found: Iterable[bytes]) -> Iterator[ModelEvent]:
                 yield event
     if waiting:
         yield _one(waiting)
+    if texts and frames is not None:
+        yield frames.said(texts)
 
 
 def _one(pieces: Sequence[ModelEvent]) -> ModelEvent:

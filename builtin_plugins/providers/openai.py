@@ -64,7 +64,7 @@ from hookgate.builtin_plugins.providers.wire.protocol import (
     turns_taken,
     write_changes,
 )
-from hookgate.builtin_plugins.providers.wire.template import TextTemplate
+from hookgate.builtin_plugins.providers.wire.template import FrameTemplate, TextTemplate
 from hookgate.kit.tokens.pictures import picture_size, picture_tokens, tiles
 from hookgate.kit.usage import StreamedUsage, UsageError, openai_chat
 from hookgate.wire import MEDIA, WirePart, left_out
@@ -425,6 +425,7 @@ class OpenAIReader:
         self._stop: StopReason | None = None
         self._refused = False
         self.template = TextTemplate(TEXT)
+        self.frames: FrameTemplate | None = None
 
     def read(self, data: bytes) -> Iterable[ModelEvent]:
         """Return what one event says."""

@@ -276,10 +276,7 @@ class RemoteProvider:
         return read_tags(events, TagReader(of_model.think_tags, calls=of_model.tool_call_tags))
 
     async def _ask(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        complain, splitter = _once(self._complain), SSESplitter()
-        is_passed = request.raw is not None and passes(request, self.wire)
-        frames = FRAMES[self.wire] if is_passed else None
-        reader = frames(self._name, complain) if frames else self._wire.reader(complain)
+        (reader, said), splitter = self._reader(request), SSESplitter()
         stream: Any = None
         self._running += 1
         try:
@@ -296,25 +293,26 @@ class RemoteProvider:
             if not streams:
                 for event in reader.whole(await self._whole(chunks)):
                     yield event
-            said = joined if is_passed else _said
             for event in said(reader, events):
                 yield event
             if not reader.done:
                 # The relay. One generator, no timer: the transport watches the clock.
-                template = reader.template
+                template, passed = reader.template, reader.frames
                 async for chunk in chunks:
-                    between = splitter.between and not is_passed
-                    if between and (text := template.text_of_chunk(chunk)) is not None:
-                        if text:
-                            yield TextDelta(text)
+                    between = splitter.between
+                    if between and passed is not None and (piece := passed.said_by(chunk)):
+                        yield piece
+                        continue
+                    if between and not passed and (text := template.text_of_chunk(chunk)):
+                        yield TextDelta(text)
                         continue
                     events = splitter.feed(chunk)
                     for event in said(reader, events):
                         yield event
                     if reader.done:
                         break
-                    if between and splitter.between and len(events) == 1:
-                        template.learn_chunk(chunk, events[0])
+                    if between and splitter.between and events:
+                        (passed or template).learn_chunk(chunk, events)
                 else:
                     for event in _last_events(reader, splitter):
                         yield event
@@ -336,6 +334,15 @@ class RemoteProvider:
                 await stream.aclose()
             if self._retired and not self._running:
                 await self.close()
+
+    def _reader(
+        self, request: ModelRequest
+    ) -> tuple[Reader, Callable[[Reader, Sequence[bytes]], Iterable[ModelEvent]]]:
+        """Return what reads one answer, and what of its events that come together are told by."""
+        complain = _once(self._complain)
+        if request.raw is not None and passes(request, self.wire):
+            return FRAMES[self.wire](self._name, complain), joined
+        return self._wire.reader(complain), _said
 
     # -- the request -------------------------------------------------------
 

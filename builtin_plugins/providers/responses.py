@@ -70,7 +70,7 @@ from hookgate.builtin_plugins.providers.wire.protocol import (
     text_of,
     write_changes,
 )
-from hookgate.builtin_plugins.providers.wire.template import TextTemplate
+from hookgate.builtin_plugins.providers.wire.template import FrameTemplate, TextTemplate
 from hookgate.kit.usage import StreamedUsage, UsageError, openai_responses
 from hookgate.wire import MEDIA, Raw, WirePart, came_as, left_out
 
@@ -387,6 +387,7 @@ class ResponsesReader:
         done: Whether the event that ends an answer has come.
         template: Knows no shape: each event of the protocol has a number of its own.
         usage: What was reported of the tokens that it took.
+        frames: Nor is there one of events that are passed on.
     """
 
     def __init__(
@@ -394,6 +395,7 @@ class ResponsesReader:
     ) -> None:
         self.done = False
         self.template = TextTemplate(TEXT)
+        self.frames: FrameTemplate | None = None
         self._provider = provider
         self._complain = complain
         self._raw = as_it_came

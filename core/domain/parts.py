@@ -10,7 +10,11 @@ import re
 from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
+
+import orjson
+
+from hookgate.core.domain.strict_json import dumps
 
 _MEDIA_TYPE = re.compile(r"[a-z]+/[a-z0-9][a-z0-9.+-]{0,126}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
@@ -32,6 +36,69 @@ class Raw:
     wire: str
     data: Any = field(repr=False)
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextForm:
+    """What frames of a stream have in common that differ in one text alone.
+
+    Attributes:
+        frame: One of them, parsed. Nobody changes it in place.
+        field: The name that its text stands under, wherever in the frame that is.
+        text: Its text.
+        head: What stands before the text, as JSON.
+        tail: What stands behind it.
+    """
+
+    frame: Mapping[str, Any]
+    field: str
+    text: str
+    head: bytes
+    tail: bytes
+
+    @classmethod
+    def of(cls, frame: Mapping[str, Any], field: str, text: str) -> Self | None:
+        """Return the form of a frame that has this text; None where it is not clear where."""
+        written, opening = dumps(frame), b'"%b":"' % field.encode()
+        before, found, behind = written.partition(opening + dumps(text)[1:])
+        if not found or written.count(opening) != 1:
+            return None
+        return cls(frame, field, text, before + opening, b'"' + behind)
+
+    def like(self, frame: Mapping[str, Any]) -> Self | None:
+        """Return the form of another frame that has the same text under the same name."""
+        return type(self).of(frame, self.field, self.text)
+
+
+class TextFrames(Raw):
+    """Frames of one form: those that a text came in, as they are written and not parsed yet.
+
+    Most of an answer is such frames. Who passes them on writes them anew of `form` and `texts`;
+    who looks at `data` gets them parsed, one alone or a list.
+
+    Attributes:
+        form: What they have in common.
+        texts: The texts in which they differ, each as JSON without its quotes.
+    """
+
+    __slots__ = ("form", "texts")
+
+    form: TextForm
+    texts: Sequence[bytes]
+
+    def __init__(self, wire: str, form: TextForm, texts: Sequence[bytes]) -> None:
+        setting = object.__setattr__
+        setting(self, "wire", wire)
+        setting(self, "headers", ())
+        setting(self, "form", form)
+        setting(self, "texts", texts)
+
+    @property
+    def data(self) -> Any:
+        """What stood there, parsed."""
+        form = self.form
+        frames = [orjson.loads(form.head + text + form.tail) for text in self.texts]
+        return frames if len(frames) > 1 else frames[0]
 
 
 class WirePart:

@@ -6,6 +6,8 @@ from hookgate.core.domain.parts import (
     MEDIA as MEDIA,
     CONTENT_FORMS as CONTENT_FORMS,
     Raw as Raw,
+    TextForm as TextForm,
+    TextFrames as TextFrames,
     WirePart as WirePart,
     came_as as came_as,
     content_from_json as content_from_json,

@@ -14,6 +14,7 @@ from hookgate import ErrorAnswer, Event, StopEvent, Turn, new_id
 from hookgate.builtin_plugins.compat.answers import (
     CHAT_STOPS,
     WireFrame,
+    Written,
     came_by,
     joined,
     merge,
@@ -21,7 +22,7 @@ from hookgate.builtin_plugins.compat.answers import (
 )
 from hookgate.builtin_plugins.compat.errors import openai_error
 from hookgate.kit.usage import as_openai_chat
-from hookgate.wire import dumps
+from hookgate.wire import TextForm, TextFrames, dumps
 
 DONE = "[DONE]"
 
@@ -46,12 +47,14 @@ class ChatWriter:
             "model": model,
         }
         self._begun = False
+        self._form: tuple[TextForm | None, TextForm | None] = (None, None)
+        """A form of frames that have come, and what it is for the client."""
         self._calls = 0
         self._rounds = 0
         self._stop: StopEvent | None = None
         self._last: list[WireFrame] = []
 
-    def take(self, event: Event) -> Iterable[WireFrame]:
+    def take(self, event: Event) -> Iterable[Written]:
         """Return the chunks that an event of the turn brings."""
         match event.type:
             case "frame":
@@ -137,7 +140,11 @@ class ChatWriter:
             self._begun = True
             yield self._chunk({"role": "assistant", "content": ""})
 
-    def _said(self, kind: str, event: Event) -> Iterator[WireFrame]:
+    def _said(self, kind: str, event: Event) -> Iterator[Written]:
+        raw = getattr(event.value, "raw", None)
+        if self._begun and type(raw) is TextFrames and (own := self._own(raw)) is not None:
+            yield own
+            return
         if frames := came_by(event):
             if not self._begun:
                 self._passed(frames[0])
@@ -148,6 +155,14 @@ class ChatWriter:
         elif event.data["text"]:
             yield from self._begin()
             yield self._chunk({kind: event.data["text"]})
+
+    def _own(self, frames: TextFrames) -> TextFrames | None:
+        """Return frames of one form with the one id and the model that was asked for."""
+        came, form = self._form
+        if came is not frames.form:
+            form = frames.form.like(self._like(dict(frames.form.frame)))
+            self._form = frames.form, form
+        return None if form is None else TextFrames(frames.wire, form, frames.texts)
 
     def _call(self, event: Event) -> Iterator[WireFrame]:
         """Yield a call that was judged: as it came, if it begins as clients need it."""

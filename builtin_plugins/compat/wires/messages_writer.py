@@ -13,6 +13,7 @@ from hookgate import ErrorAnswer, Event, StopEvent, Turn, new_id
 from hookgate.builtin_plugins.compat.answers import (
     MESSAGES_STOPS,
     WireFrame,
+    Written,
     came_by,
     joined,
     merge,
@@ -21,7 +22,7 @@ from hookgate.builtin_plugins.compat.answers import (
 from hookgate.builtin_plugins.compat.errors import anthropic_error
 from hookgate.builtin_plugins.compat.wires.messages_reader import UNSIGNED
 from hookgate.kit.usage import as_anthropic_messages
-from hookgate.wire import StrictJSONError, dumps, loads
+from hookgate.wire import StrictJSONError, TextFrames, dumps, loads
 
 STARTS = {
     "text": {"type": "text", "text": ""},
@@ -58,7 +59,7 @@ class MessagesWriter:
         self._stop: StopEvent | None = None
         self._last: list[WireFrame] = []
 
-    def take(self, event: Event) -> Iterable[WireFrame]:
+    def take(self, event: Event) -> Iterable[Written]:
         """Return the events that an event of the turn brings."""
         match event.type:
             case "frame" | "opaque":
@@ -196,7 +197,13 @@ class MessagesWriter:
         yield {"type": "content_block_stop", "index": self._next - 1}
         self._open, self._own = "", False
 
-    def _said(self, kind: str, event: Event) -> Sequence[WireFrame]:
+    def _said(self, kind: str, event: Event) -> Sequence[Written]:
+        raw = getattr(event.value, "raw", None)
+        if type(raw) is TextFrames and not self._holds:
+            index = raw.form.frame.get("index")
+            # It goes on with the last block, which has the same place for the client.
+            if index == self._seen and self._places.get(index) == index:
+                return (raw,)
         if frames := came_by(event):
             return [made for frame in frames for made in self._frame(frame)]
         if not event.data["text"]:

@@ -28,7 +28,7 @@ from hookgate import (
 from hookgate.wire import StrictJSONError, WirePart, loads
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.providers.wire.template import TextTemplate
+    from hookgate.builtin_plugins.providers.wire.template import FrameTemplate, TextTemplate
     from hookgate.kit.usage import StreamedUsage
 
 
@@ -39,11 +39,13 @@ class Reader(Protocol):
         done: Whether the protocol's own end has been read; nothing comes after it.
         template: The shape of the events that hold some text and nothing else.
         usage: What was reported of the tokens that it took.
+        frames: The same of events that are passed on; None where each is read whole.
     """
 
     done: bool
     template: TextTemplate
     usage: StreamedUsage
+    frames: FrameTemplate | None
 
     def read(self, data: bytes) -> Iterable[ModelEvent]:
         """Return what one event says.

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+import orjson
 
 from hookgate import ModelEvent, ReasoningDelta, StopEvent, TextDelta, ToolUseEvent, new_id
 from hookgate.builtin_plugins.providers.wire.protocol import arguments_of
-from hookgate.wire import StrictJSONError, loads
+from hookgate.wire import StrictJSONError, TextForm, TextFrames, came_as, loads
 
 if TYPE_CHECKING:
     import re
+    from collections.abc import Mapping, Sequence
 
 ThinkTags = Literal["off", "on", "open"]
 
@@ -246,13 +249,117 @@ class TextTemplate:
         self._chunk = None
         self.text_of_event, self.text_of_chunk = self._event.text, _unknown
 
-    def learn_chunk(self, chunk: bytes, data: bytes) -> None:
-        """Take the shape of a chunk that held one event, whole, and nothing else."""
-        event = self._event
-        if self._chunk is not None or event is None or event.text(data) is None:
+    def learn_chunk(self, chunk: bytes, events: Sequence[bytes]) -> None:
+        """Take the shape of a chunk of whole events, if it held one event and nothing else."""
+        event, data = self._event, events[0]
+        if self._chunk is not None or event is None or len(events) > 1 or event.text(data) is None:
             return
         before, found, behind = chunk.partition(data)
         # Carriage returns can belong to a line feed in the next chunk.
         if found and before.endswith(b"data: ") and behind == b"\n\n" and b"\r" not in before:
             self._chunk = event.framed(before, behind)
             self.text_of_chunk = self._chunk.text
+
+
+class FrameTemplate:
+    """The shape of the events that are passed on, and hold some text and nothing else.
+
+    Unlike `TextTemplate`, it keeps what a text came in, and takes texts with escapes in them.
+
+    Args:
+        wire: The name of the wire.
+        opening: Finds the name that the text stands under, and the quote that opens it.
+        field: That name.
+    """
+
+    __slots__ = (
+        "_behind",
+        "_between",
+        "_field",
+        "_form",
+        "_head",
+        "_opening",
+        "_start",
+        "_tail",
+        "_tries",
+        "_wire",
+    )
+
+    def __init__(self, wire: str, opening: re.Pattern[bytes], field: str) -> None:
+        self._wire = wire
+        self._opening = opening
+        self._field = field
+        self._tries = TRIES
+        self._form: TextForm | None = None
+        self._head = self._tail = b""
+        self._start = self._between = self._behind = b""
+        """What begins a chunk, stands between two texts in it, and ends it."""
+
+    def learn(self, data: bytes, frame: Mapping[str, Any], text: str) -> None:
+        """Take the shape of an event that was parsed, and whose only effect was its text."""
+        if self._tries == 0:
+            return
+        self._tries -= 1
+        places = [match.end() for match in self._opening.finditer(data)]
+        if len(places) != 1:
+            return
+        head = data[: places[0]]
+        written, _, _ = data[places[0] :].partition(b'"')
+        # With escapes in it, or behind another name that means the same, it is left alone.
+        form = TextForm.of(frame, self._field, text) if written == text.encode() else None
+        if form is not None:
+            self._form, self._head, self._tail = form, head, data[len(head) + len(written) :]
+            self._start = b""
+
+    def learn_chunk(self, chunk: bytes, events: Sequence[bytes]) -> None:
+        """Take the shape of a chunk of whole events."""
+        data = events[-1]
+        if self._start or self.written(data) is None or b"\r" in chunk:
+            return
+        before, _, behind = chunk.rpartition(data)
+        before = before[before.rfind(b"\n\n") + 2 :] if b"\n\n" in before else before
+        if behind == b"\n\n" and before.endswith(b"data: "):
+            self._start, self._behind = before + self._head, self._tail + behind
+            self._between = self._behind + self._start
+
+    def written(self, data: bytes) -> bytes | None:
+        """Return the text of an event of the known shape, as it is written; None of any other."""
+        head, tail = self._head, self._tail
+        if not head or not data.startswith(head) or not data.endswith(tail):
+            return None
+        written = data[len(head) : len(data) - len(tail)]
+        return written if _text_of(written) else None
+
+    def said(self, texts: Sequence[bytes]) -> TextDelta:
+        """Return what events say whose texts are written so."""
+        assert self._form is not None, "they are of its shape"
+        text = orjson.loads(b'"%b"' % b"".join(texts))
+        return came_as(TextDelta(text), TextFrames(self._wire, self._form, texts))
+
+    def said_by(self, chunk: bytes) -> TextDelta | None:
+        """Return what a chunk says that begins where an event begins.
+
+        None of a chunk that holds anything else than whole events of the known shape.
+        """
+        start, behind, form = self._start, self._behind, self._form
+        if not start or not chunk.startswith(start) or not chunk.endswith(behind):
+            return None
+        # No text has a line feed in it, so it is parted where events end alone.
+        texts = chunk[len(start) : len(chunk) - len(behind)].split(self._between)
+        said = []
+        for written in texts:
+            text = _text_of(written)
+            if not text:
+                return None
+            said.append(text)
+        assert form is not None, "it begins as its frames"
+        return came_as(TextDelta("".join(said)), TextFrames(self._wire, form, texts))
+
+
+def _text_of(written: bytes) -> str:
+    """Return what is written between two quotes; "" where it is not one text, whole."""
+    try:
+        text: str = orjson.loads(b'"%b"' % written)
+    except orjson.JSONDecodeError:
+        return ""
+    return text

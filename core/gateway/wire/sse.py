@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from aiohttp import hdrs, web
 
+from hookgate.core.domain.parts import TextFrames
 from hookgate.core.domain.turn import Principal
 from hookgate.core.gateway.requests import CALLER
 from hookgate.core.gateway.server import SERVER
@@ -59,6 +60,13 @@ def encode_event(data: str | bytes, *, event: str = "", id: str = "") -> bytes:
     if b"\n" in raw or b"\r" in raw:
         raw = b"\ndata: ".join(_LINE_END.split(raw))
     return b"%bdata: %b\n\n" % (head, raw)
+
+
+def _encode_alike(frames: TextFrames, event: str) -> bytes:
+    """Return events of one form; JSON as it is written for the wire has no line ends."""
+    start = b"%bdata: %b" % (_named(event) if event else b"", frames.form.head)
+    end = b"%b\n\n" % frames.form.tail
+    return b"%b%b%b" % (start, (end + start).join(frames.texts), end)
 
 
 @lru_cache(maxsize=256)
@@ -237,15 +245,19 @@ class EventStream:
         """
         self._put(encode_event(data, event=event, id=id))
 
-    def put_all(self, events: Iterable[tuple[str, str | bytes]]) -> None:
+    def put_all(self, events: Iterable[tuple[str, str | bytes | TextFrames]]) -> None:
         """Send some events as one piece, and never wait; see `put`.
 
         Args:
-            events: The name and the data of each; see `encode_event`.
+            events: The name and the data of each; see `encode_event`. `TextFrames` are an event
+                for each of their texts.
         """
         frames: list[bytes] = []
         for event, data in events:
-            frames.append(encode_event(data, event=event))
+            if isinstance(data, TextFrames):
+                frames.append(_encode_alike(data, event))
+            else:
+                frames.append(encode_event(data, event=event))
         # An empty piece would be the end of the answer.
         if frames:
             self._put(b"".join(frames))

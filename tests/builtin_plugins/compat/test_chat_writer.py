@@ -9,9 +9,10 @@ from typing import Any, cast
 import pytest
 from tests.builtin_plugins.compat.bodies import CHAT, Ended, as_sdk, frame, stop, text, tool_use
 
-from hookgate import Event, Turn, Usage
+from hookgate import Event, TextDelta, Turn, Usage
 from hookgate.builtin_plugins.compat.answers import WireFrame
 from hookgate.builtin_plugins.compat.wires.chat_writer import ChatWriter, fold
+from hookgate.wire import Raw, TextForm, TextFrames, came_as, dumps
 
 
 def chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> WireFrame:
@@ -165,3 +166,28 @@ def test_chunks_fold_to_the_whole_answer() -> None:
 def test_a_long_answer_folds_in_time(count: int) -> None:
     whole = fold([ROLE, *[chunk({"content": "word "})] * count, END])
     assert len(whole["choices"][0]["message"]["content"]) == 5 * count
+
+
+@pytest.mark.parametrize("usage", [True, False])
+def test_frames_that_nobody_has_parsed_have_the_one_id_and_the_model_that_was_asked_for(
+    usage: bool,
+) -> None:
+    came = chunk({"content": "x", "vendor_field": [1]}, usage=None)
+    form = TextForm.of(came, "content", "x")
+    assert form is not None
+    texts = ["a", 'b\n"', "model"]
+    made = came_as(
+        TextDelta("".join(texts)), TextFrames(CHAT, form, [dumps(one)[1:-1] for one in texts])
+    )
+    event = Event("text", {"text": made.text}, value=made)
+    one, other = ChatWriter("asked", usage=usage), ChatWriter("asked", usage=usage)
+    other._head["id"] = one._head["id"]
+    head = frame(CHAT, {**ROLE, "id": "up-1"})
+    assert list(one.take(head)) == list(other.take(head))
+    (alike,) = one.take(event)
+    assert isinstance(alike, TextFrames)
+    parsed = came_as(TextDelta(made.text), Raw(wire=CHAT, data=made.raw and made.raw.data))
+    whole = Event("text", {"text": made.text}, value=parsed)
+    assert [list(one.items()) for one in alike.data] == [
+        list(one.items()) for one in other.take(whole) if isinstance(one, dict)
+    ]

@@ -7,9 +7,10 @@ from typing import Any, cast
 
 from tests.builtin_plugins.compat.bodies import MESSAGES, Ended, as_sdk, frame, stop, text, tool_use
 
-from hookgate import Event, Turn, Usage
+from hookgate import Event, TextDelta, Turn, Usage
 from hookgate.builtin_plugins.compat.answers import WireFrame
 from hookgate.builtin_plugins.compat.wires.messages_writer import MessagesWriter, fold
+from hookgate.wire import TextForm, TextFrames, came_as, dumps
 
 START: WireFrame = {
     "type": "message_start",
@@ -223,3 +224,52 @@ def test_a_block_that_broke_off_is_ended() -> None:
     frames = written(events)
     assert ended(0) in frames
     sound(frames)
+
+
+def alike(index: int, *texts: str) -> Event:
+    """Texts that came together, in frames that nobody has parsed."""
+    form = TextForm.of(said(index, "x"), "text", "x")
+    assert form is not None
+    written = [dumps(one)[1:-1] for one in texts]
+    event = came_as(TextDelta("".join(texts)), TextFrames(MESSAGES, form, written))
+    return Event("text", {"text": event.text}, value=event)
+
+
+def parsed(frames: Sequence[Any]) -> list[Any]:
+    found: list[Any] = []
+    for one in frames:
+        data = one.data if isinstance(one, TextFrames) else one
+        found += data if isinstance(data, list) else [data]
+    return found
+
+
+def test_frames_that_nobody_has_parsed_go_out_as_they_came() -> None:
+    writer = MessagesWriter("asked")
+    for one in (START, begun(0, type="text", text="")):
+        list(writer.take(frame(MESSAGES, one)))
+    came = alike(0, "a", "b\n")
+    made = list(writer.take(came))
+    assert made == [came.value.raw]
+    assert parsed(made) == [said(0, "a"), said(0, "b\n")]
+
+
+def test_frames_that_nobody_has_parsed_get_another_place_where_theirs_is_taken() -> None:
+    writer = MessagesWriter("asked")
+    list(writer.take(text("before")))
+    begins = begun(0, type="text", text="")
+    made = [one for each in (START, begins) for one in writer.take(frame(MESSAGES, each))]
+    made += writer.take(alike(0, "a", "b"))
+    assert parsed(made)[-2:] == [said(1, "a"), said(1, "b")]
+
+
+def test_frames_behind_a_call_wait_for_it_whether_they_are_parsed_or_not() -> None:
+    writer = MessagesWriter("asked")
+    for one in (START, begun(1, type="text", text="")):
+        list(writer.take(frame(MESSAGES, one)))
+    assert list(writer.take(alike(1, "a", "b"))) == []
+
+
+def test_frames_of_a_block_that_has_not_begun_are_left_out() -> None:
+    writer = MessagesWriter("asked")
+    list(writer.take(frame(MESSAGES, START)))
+    assert list(writer.take(alike(0, "a"))) == []

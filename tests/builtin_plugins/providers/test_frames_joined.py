@@ -17,6 +17,8 @@ WIRE = "anthropic-messages"
 class Said:
     """A reader of events that are one text each, by its name."""
 
+    frames = None
+
     def __init__(self, *events: ModelEvent) -> None:
         self.events = {str(place).encode(): event for place, event in enumerate(events)}
 

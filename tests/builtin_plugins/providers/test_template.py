@@ -120,7 +120,7 @@ def test_a_server_that_changes_the_shape_each_time_is_given_up_on() -> None:
 def known(frame: bytes = b"data: ") -> TextTemplate:
     template = TextTemplate(OPENING)
     template.learn(b'{"content":"a"}')
-    template.learn_chunk(frame + b'{"content":"a"}\n\n', b'{"content":"a"}')
+    template.learn_chunk(frame + b'{"content":"a"}\n\n', [b'{"content":"a"}'])
     return template
 
 
@@ -159,7 +159,7 @@ def test_any_other_chunk_is_left_to_the_splitter(chunk: bytes) -> None:
 def test_a_frame_that_could_be_torn_is_not_learnt(chunk: bytes) -> None:
     template = TextTemplate(OPENING)
     template.learn(b'{"content":"a"}')
-    template.learn_chunk(chunk, b'{"content":"a"}')
+    template.learn_chunk(chunk, [b'{"content":"a"}'])
     assert template.text_of_chunk(chunk) is None
 
 
@@ -200,7 +200,7 @@ def test_the_short_way_and_the_splitter_agree_on_any_chunks(chunks: list[bytes])
                 if said[-1]:
                     template.learn(data)
             if between and splitter.between and len(events) == 1:
-                template.learn_chunk(piece, events[0])
+                template.learn_chunk(piece, events)
         return said
 
     assert short() == plain()
