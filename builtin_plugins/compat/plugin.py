@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
-from hookgate import Access, Host, ModelRequest, Refusal, Routes, Turn
+from hookgate import Access, ConfigError, Host, ModelRequest, Problem, Refusal, Routes, Turn
 from hookgate.builtin_plugins.compat.settings import (
     DENIED,
     LOST,
@@ -14,6 +15,7 @@ from hookgate.builtin_plugins.compat.settings import (
     REUSED,
     CompatSettings,
     Path,
+    lost_aliases,
 )
 from hookgate.hookspecs import hookimpl
 
@@ -46,6 +48,19 @@ class Plugin:
         if self._guard is not None:
             self._guard.use(settings)
         return takes_a_restart
+
+    @hookimpl
+    def check_settings(self, host: Host) -> Sequence[Problem]:
+        """Say which names stand for an agent that there is not."""
+        return lost_aliases(self._settings, host)
+
+    @hookimpl
+    @asynccontextmanager
+    async def lifespan(self, host: Host) -> AsyncIterator[None]:
+        """Refuse to start with names that nobody could be answered by."""
+        if problems := lost_aliases(self._settings, host):
+            raise ConfigError(problems)
+        yield
 
     @hookimpl
     def add_routes(self, host: Host, routes: Routes) -> None:

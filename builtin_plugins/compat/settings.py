@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from random import Random
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
-from hookgate import ModelRef, Section
+from hookgate import Host, ModelRef, Problem, Section
 
 DENIED = "compat_denied"
 """What a turn ends with whose model was denied its calls too often."""
@@ -86,6 +87,21 @@ class Alias(Section):
             to.remove(first)
             to.insert(0, first)
         return tuple(map(ModelRef.parse, to))
+
+
+def lost_aliases(settings: CompatSettings, host: Host) -> list[Problem]:
+    """Return the aliases whose agent there is not."""
+    known = sorted(host.settings.agents) or ["main"]  # the one that is there without any section
+    return [
+        Problem(
+            key=f"plugin.compat.aliases.{name}.agent",
+            found=f"the agent {alias.agent!r}, which there is not",
+            expected=f"one of {', '.join(known)}",
+            nearest=next(iter(get_close_matches(alias.agent, known, n=1)), None),
+        )
+        for name, alias in settings.aliases.items()
+        if alias.agent and alias.agent not in known
+    ]
 
 
 def _table(value: Any) -> Any:

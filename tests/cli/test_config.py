@@ -146,6 +146,15 @@ def test_a_model_without_a_key_is_told_with_every_place_for_one(hookgate: Comman
     )
 
 
+def test_a_name_of_the_vendors_wires_for_an_agent_that_is_not_there(
+    hookgate: CommandLine,
+) -> None:
+    alias = "[plugin.compat.aliases]\nhelp = { mode = 'agent', agent = 'mian' }\n"
+    found = problems(hookgate, f"[agents.main]\nmodel = 'demo/demo'\n{alias}")
+    problem = found["plugin.compat.aliases.help.agent"]
+    assert (problem["line"], problem["nearest"]) == (4, "main")
+
+
 @pytest.mark.parametrize(
     ("text", "environ"),
     [

@@ -11,11 +11,12 @@ from typing import Any
 import aiohttp
 import pytest
 from pydantic import ValidationError
+from tests.integration import test_compat
 from tests.integration.test_compat import BOTH, CHAT, MESSAGES, NAMES, asked, error_of, text_of
 from tests.support.script import Script, Scripted, Step, say, settings
 from tests.support.wire import Served, bearer, tokens
 
-from hookgate import Gateway, ProviderError
+from hookgate import ConfigError, Gateway, ProviderError
 from hookgate.builtin_plugins.compat.settings import Alias, CompatSettings
 from hookgate.core.gateway.serve import listen
 
@@ -177,3 +178,31 @@ async def test_a_path_that_is_switched_off_is_not_there(tmp_path: Path) -> None:
                 assert (answer.status, json.loads(await answer.text())["type"]) == (404, "error")
         assert (await one.get("/openai/v1/models"))[0] == 404
         assert (await one.post(CHAT, asked(CHAT)))[0] == 200
+
+
+# -- aliases of agents ------------------------------------------------------------------
+
+
+async def test_an_alias_of_an_agent_that_is_not_there_ends_the_start_and_names_the_nearest(
+    tmp_path: Path,
+) -> None:
+    aliases = {"helper": {"mode": "agent", "agent": "mian"}}
+    with pytest.raises(ConfigError) as caught:
+        async with served(tmp_path, aliases=aliases):
+            raise AssertionError("it has started")
+    (problem,) = caught.value.problems
+    assert (problem.key, problem.nearest) == ("plugin.compat.aliases.helper.agent", "main")
+    assert problem.found == "the agent 'mian', which there is not"
+    assert problem.expected == "one of main"
+
+
+async def test_an_alias_of_the_one_agent_that_is_there_without_settings_is_known(
+    tmp_path: Path,
+) -> None:
+    aliases = {"helper": {"mode": "agent", "agent": "main"}}
+    async with test_compat.served(tmp_path, say("hi"), plugin={"compat": {"aliases": aliases}}) as (
+        one,
+        _,
+    ):
+        status, answer = await one.post(CHAT, {**asked(CHAT), "model": "helper", "tools": []})
+        assert (status, text_of(CHAT, answer)) == (200, "hi")
