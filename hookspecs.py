@@ -58,14 +58,7 @@ if TYPE_CHECKING:
         ToolResult,
         Verdict,
     )
-    from hookgate.core.domain.turn import (
-        Credential,
-        Outcome,
-        Principal,
-        Turn,
-        TurnAnswer,
-        TurnPlan,
-    )
+    from hookgate.core.domain.turn import Credential, Outcome, Principal, Turn, TurnAnswer, TurnPlan
     from hookgate.core.gateway.operations import Operation
     from hookgate.core.gateway.routes import Routes
     from hookgate.core.hooks.dispatch import HookFailure

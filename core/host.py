@@ -20,14 +20,7 @@ from pydantic.json_schema import SkipJsonSchema
 from hookgate.core.domain.errors import MissingKeyError, StartError
 from hookgate.core.domain.events import Event, EventBus, LogTail, MetricRecord, Standings
 from hookgate.core.domain.messages import CLEAN, Provenance
-from hookgate.core.domain.ports import (
-    AUDIT,
-    CLOCK,
-    CONVERSATIONS,
-    SECRETS,
-    TOKENS,
-    Key,
-)
+from hookgate.core.domain.ports import AUDIT, CLOCK, CONVERSATIONS, SECRETS, TOKENS, Key
 from hookgate.core.domain.turn import BEGUN_IN, HERE, Origin, TurnRequest
 from hookgate.core.hooks.tasks import contained_task
 from hookgate.core.registry.admission import (
@@ -59,13 +52,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.models import ModelEvent, ModelRequest, Provider, ProviderInfo
     from hookgate.core.domain.ports import Clock, Secrets, TokenCounter
     from hookgate.core.domain.tools import Tool
-    from hookgate.core.domain.turn import (
-        Address,
-        FinishedCall,
-        Principal,
-        RequestFlag,
-        Turn,
-    )
+    from hookgate.core.domain.turn import Address, FinishedCall, Principal, RequestFlag, Turn
     from hookgate.core.gateway.operations import Operation
     from hookgate.core.hooks.caller import Hooks
     from hookgate.core.plugins.manager import Plugins

@@ -12,12 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
 from hookgate import hookspecs
-from hookgate.core.domain.errors import (
-    HookgateError,
-    MissingKeyError,
-    PluginError,
-    StartError,
-)
+from hookgate.core.domain.errors import HookgateError, MissingKeyError, PluginError, StartError
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.turn import Address, Origin, Principal, TurnRequest

@@ -21,7 +21,7 @@ from hookgate.builtin_plugins.discovery.index.documents import (
 from hookgate.builtin_plugins.discovery.index.graph import Graph
 from hookgate.builtin_plugins.discovery.index.index import Index, Part, Query
 from hookgate.builtin_plugins.discovery.learn.lessons import Learned
-from hookgate.builtin_plugins.discovery.show.results import EDGES, Found
+from hookgate.builtin_plugins.discovery.show.entries import EDGES, Found
 from hookgate.core.domain.descriptors import Capability
 from hookgate.kit.vectors import small_talk
 

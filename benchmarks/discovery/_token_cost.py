@@ -17,7 +17,7 @@ from benchmarks.discovery._vectors import Vectors
 from hookgate.builtin_plugins.discovery.index.relevance import Relevance
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.discovery.show.assembler import Assembler, TierBudgets, render
-from hookgate.builtin_plugins.discovery.show.results import Found, ShownEntry
+from hookgate.builtin_plugins.discovery.show.entries import Found, ShownEntry
 from hookgate.builtin_plugins.embedding.onnx import TOKENIZER
 from hookgate.core.domain.ports import TokenCounter
 from hookgate.core.host import QuarterTokens

@@ -46,7 +46,7 @@ from benchmarks.turn.chat import LENGTHS
 from hookgate.builtin_plugins.discovery.discoverer import Discoverer
 from hookgate.builtin_plugins.discovery.index.documents import text_of
 from hookgate.builtin_plugins.discovery.index.engine import SearchEngine
-from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings
+from hookgate.builtin_plugins.discovery.index.index import Surroundings
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder
 from hookgate.builtin_plugins.embedding.worker import ThreadEngine

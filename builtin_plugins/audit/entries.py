@@ -10,15 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import translate
 from typing import Any
 
-from hookgate import (
-    ContentPart,
-    Decision,
-    Flags,
-    ToolCall,
-    ToolResult,
-    Turn,
-    plain_text,
-)
+from hookgate import ContentPart, Decision, Flags, ToolCall, ToolResult, Turn, plain_text
 from hookgate.wire import MEDIA, canonical, content_to_json
 
 MASK = "***"

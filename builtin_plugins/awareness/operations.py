@@ -10,8 +10,7 @@ from pydantic import Field
 
 from hookgate import Invocation, NotAllowedError, OperationModel, TurnError, operation
 from hookgate.builtin_plugins.awareness.cards.listing import pointer
-from hookgate.builtin_plugins.awareness.switch.control import milliseconds
-from hookgate.builtin_plugins.awareness.switch.records import figures, seen
+from hookgate.builtin_plugins.awareness.switch import figures, milliseconds, seen
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.awareness.selection.explainer import Explainer

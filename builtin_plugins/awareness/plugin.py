@@ -42,7 +42,7 @@ from hookgate.builtin_plugins.awareness.cards.listing import (
 )
 from hookgate.builtin_plugins.awareness.cards.shelf import SOURCE
 from hookgate.builtin_plugins.awareness.operations import AwarenessOperations, CardOperations
-from hookgate.builtin_plugins.awareness.selection import model_selector, runtime_file
+from hookgate.builtin_plugins.awareness.selection import runtime_file
 from hookgate.builtin_plugins.awareness.selection.explainer import Explainer
 from hookgate.builtin_plugins.awareness.selection.injector import (
     STATE,
@@ -50,11 +50,10 @@ from hookgate.builtin_plugins.awareness.selection.injector import (
     selections,
     shown_file,
 )
-from hookgate.builtin_plugins.awareness.selection.selector import order
+from hookgate.builtin_plugins.awareness.selection.selector import ask_model, order
 from hookgate.builtin_plugins.awareness.service import Awareness
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
-from hookgate.builtin_plugins.awareness.switch.control import milliseconds
-from hookgate.builtin_plugins.awareness.switch.records import INSTRUMENTS
+from hookgate.builtin_plugins.awareness.switch import INSTRUMENTS, milliseconds
 from hookgate.catalogue import KIND_PATTERN
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.acceptance.acceptances import acceptances_of
@@ -195,7 +194,7 @@ class Plugin:
             there = [one.card for one in order(list(state.judged.values()))]
             try:
                 model = awareness.settings.selector_model
-                scores = await model_selector.ask(awareness.host, turn, there, model)
+                scores = await ask_model(awareness.host, turn, there, model)
             except HookgateError as error:
                 awareness.host.log.warning("cards are chosen by rules", reason=str(error))
             else:

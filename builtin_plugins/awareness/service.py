@@ -17,7 +17,7 @@ from hookgate.builtin_plugins.awareness.selection.nearness import SentenceVector
 from hookgate.builtin_plugins.awareness.selection.router import TagRouter
 from hookgate.builtin_plugins.awareness.selection.selector import CardMatcher
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings, ProfileSettings
-from hookgate.builtin_plugins.awareness.switch.control import CardSwitch
+from hookgate.builtin_plugins.awareness.switch import CardSwitch
 from hookgate.kit.acceptance.acceptances import AcceptanceDesk, WaitingSubject, acceptances_of
 
 AT_START = ("watch", "debounce_ms", "records", "keep_days")

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate import Capabilities, Capability, Card, Rejected, Taint, TokenCounter, join_taints
 from hookgate.builtin_plugins.discovery.index.graph import Graph
-from hookgate.builtin_plugins.discovery.index.surroundings import nothing_found
+from hookgate.builtin_plugins.discovery.index.index import nothing_found
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.discovery.show.assembler import Assembler, TierBudgets, render
-from hookgate.builtin_plugins.discovery.show.entries import Entries
-from hookgate.builtin_plugins.discovery.show.results import Discovery, Found, Tier
+from hookgate.builtin_plugins.discovery.show.entries import Discovery, Entries, Found, Tier
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.index.engine import SearchEngine

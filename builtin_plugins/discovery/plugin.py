@@ -34,7 +34,7 @@ from hookgate import (
 )
 from hookgate.builtin_plugins.discovery.discoverer import Discoverer, Filter, taint_of
 from hookgate.builtin_plugins.discovery.index.engine import SearchEngine
-from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings
+from hookgate.builtin_plugins.discovery.index.index import Surroundings
 from hookgate.builtin_plugins.discovery.index.vectors import Elsewhere
 from hookgate.builtin_plugins.discovery.learn.examples import Examples
 from hookgate.builtin_plugins.discovery.learn.lessons import LearnedCache, Lessons, LessonsCache
@@ -57,7 +57,7 @@ from hookgate.kit.tooling import tool
 from hookgate.wire import canonical
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.discovery.show.results import Discovery, Found
+    from hookgate.builtin_plugins.discovery.show.entries import Discovery, Found
 
 DESCRIPTION_CHARS = 300
 """So much of a description a model gets to see in a list of results."""

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from hookgate import Section
-from hookgate.builtin_plugins.discovery.show.results import EdgeType
+from hookgate.builtin_plugins.discovery.show.entries import EdgeType
 
 
 class LearningSettings(Section):

@@ -8,24 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from hookgate import (
-    Invocation,
-    NotAllowedError,
-    OperationModel,
-    Principal,
-    TurnError,
-    operation,
-)
-from hookgate.builtin_plugins.inventory.kept.switches import NATIVE
+from hookgate import Invocation, NotAllowedError, OperationModel, Principal, TurnError, operation
 from hookgate.builtin_plugins.inventory.projection import SourceStatus
-from hookgate.builtin_plugins.inventory.record import (
-    Button,
-    CapabilityRecord,
-    Kind,
-    affordance,
-)
+from hookgate.builtin_plugins.inventory.record import Button, CapabilityRecord, Kind, affordance
 from hookgate.builtin_plugins.inventory.service import Inventory, RecordFilter
 from hookgate.builtin_plugins.inventory.sources.source import Action, CapabilityInstall
+from hookgate.builtin_plugins.inventory.switches import NATIVE
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.inventory.writing.writes import Writes

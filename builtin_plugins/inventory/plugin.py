@@ -7,17 +7,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from hookgate import (
-    EGRESS,
-    Host,
-    Operation,
-    Routes,
-    ToolCall,
-    Turn,
-    Verdict,
-    operations_of,
-)
-from hookgate.builtin_plugins.inventory.kept.switches import Keeping
+from hookgate import EGRESS, Host, Operation, Routes, ToolCall, Turn, Verdict, operations_of
 from hookgate.builtin_plugins.inventory.operations import InventoryOperations
 from hookgate.builtin_plugins.inventory.service import Opened, opened
 from hookgate.builtin_plugins.inventory.settings import InventorySettings
@@ -30,6 +20,7 @@ from hookgate.builtin_plugins.inventory.sources.source import (
     RuntimeSource,
     inventory_sources,
 )
+from hookgate.builtin_plugins.inventory.switches import Keeping
 from hookgate.builtin_plugins.inventory.writing.writes import REFUSED
 from hookgate.hookspecs import hookimpl
 

@@ -25,7 +25,6 @@ from hookgate import (
     StoreError,
     Switch,
 )
-from hookgate.builtin_plugins.inventory.kept.switches import NATIVE, Keeping
 from hookgate.builtin_plugins.inventory.multiplexer import Multiplexer
 from hookgate.builtin_plugins.inventory.projection import (
     RECORDS,
@@ -49,12 +48,13 @@ from hookgate.builtin_plugins.inventory.sources.source import (
     UnknownCapabilityError,
     inventory_sources,
 )
+from hookgate.builtin_plugins.inventory.switches import NATIVE, Keeping
 from hookgate.builtin_plugins.inventory.writing.writes import Writes
 from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.inventory.kept.tables import StoreProjection
     from hookgate.builtin_plugins.inventory.settings import InventorySettings
+    from hookgate.builtin_plugins.inventory.tables import StoreProjection
 
 BROUGHT_BY = "inventory"
 """The name under which installed skills are capabilities."""
@@ -494,7 +494,7 @@ async def opened(
 
 async def _tables(host: Host, keeping: Keeping) -> StoreProjection | None:
     """Know what is switched off; return where records are kept, if they outlive the process."""
-    module = "hookgate.builtin_plugins.inventory.kept.tables"
+    module = "hookgate.builtin_plugins.inventory.tables"
     tables, store = await tables_of(host.get(STORE), "inventory", module)
     await keeping.open(tables.Toggle.records(store), tables.Skill.records(store))
     host.switched_off = keeping.tools_off()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hookgate import Instrument, Label, OutcomeEntry, RecordSource, Turn, key_text
-from hookgate.builtin_plugins.planning.recovery import Recovery, WeightedRate
+from hookgate.builtin_plugins.planning.lifecycle import Recovery, WeightedRate
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.planning.settings import OutcomeSettings, PlanningSettings, Scope

@@ -31,6 +31,7 @@ from hookgate.builtin_plugins.policy.judge.engine import Engine, RuleOutcome
 from hookgate.builtin_plugins.policy.judge.facts import Budgets, History, facts_of
 from hookgate.builtin_plugins.policy.judge.judging import Judge
 from hookgate.builtin_plugins.policy.operations import ApprovalOperations, QuarantineOperations
+from hookgate.builtin_plugins.policy.rules.digest import policy_version
 from hookgate.builtin_plugins.policy.rules.files import read_rules
 from hookgate.builtin_plugins.policy.rules.linting import (
     nobody_named,
@@ -38,7 +39,6 @@ from hookgate.builtin_plugins.policy.rules.linting import (
     unknown_budgets,
 )
 from hookgate.builtin_plugins.policy.rules.model import Rule
-from hookgate.builtin_plugins.policy.rules.version import policy_version
 from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.content.documents import Reading

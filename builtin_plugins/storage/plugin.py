@@ -55,7 +55,7 @@ class Plugin:
         await asyncio.to_thread(_import_store)
         from hookgate.builtin_plugins.storage.conversations import SqlConversations
         from hookgate.builtin_plugins.storage.engine.opening import open_store
-        from hookgate.builtin_plugins.storage.readiness import Readiness
+        from hookgate.builtin_plugins.storage.store import Readiness
 
         if (address := await asyncio.to_thread(self._settings.address)) is not None:
             _hide_password(host, address)
@@ -151,7 +151,7 @@ async def _switches(host: Host, store: SqlStore) -> SqlSwitches:
 
 
 def _import_store() -> None:
-    modules = ("conversations", "operations", "questions", "readiness", "switches")
+    modules = ("conversations", "operations", "questions", "switches")
     for name in ("engine.opening", *modules):
         import_module(f"hookgate.builtin_plugins.storage.{name}")
 

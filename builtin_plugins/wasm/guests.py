@@ -17,7 +17,7 @@ from hookgate.builtin_plugins.wasm.engine.limits import (
     WasiGrants,
 )
 from hookgate.builtin_plugins.wasm.engine.sandbox import Guest, Sandbox
-from hookgate.builtin_plugins.wasm.host.folders import FolderJudge
+from hookgate.builtin_plugins.wasm.engine.wasi import FolderJudge
 from hookgate.builtin_plugins.wasm.host.functions import (
     GuestCall,
     HostFunctions,

@@ -6,11 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    TypeAlias,
-)
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hookgate.core.domain.errors import ToolDefinitionError
 from hookgate.core.domain.strict_json import canonical

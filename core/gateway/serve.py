@@ -17,8 +17,7 @@ from hookgate.core.domain.errors import HookgateError, StartError
 from hookgate.core.gateway.access.auth import check_listener
 from hookgate.core.gateway.app import build_app
 from hookgate.core.gateway.server import SERVER
-from hookgate.core.gateway.service.handover import Handover
-from hookgate.core.gateway.service.manager import ServiceManager
+from hookgate.core.gateway.service.handover import Handover, ServiceManager
 from hookgate.core.gateway.service.proxy_protocol import ProxyHeaders
 from hookgate.core.gateway.service.sockets import cannot_listen, own_sockets
 from hookgate.core.gateway.wire.rpc import notification

@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pluggy
 
 from hookgate.core.domain.descriptors import identity
-from hookgate.core.domain.errors import (
-    ConfigError,
-    HookgateError,
-    PluginError,
-    Problem,
-    StartError,
-)
+from hookgate.core.domain.errors import ConfigError, HookgateError, PluginError, Problem, StartError
 from hookgate.core.domain.ports import Key
 from hookgate.core.hooks.dispatch import contracts_of, tightened
 from hookgate.core.host import PluginInfo

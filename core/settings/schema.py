@@ -12,14 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    AwareDatetime,
-    Field,
-    PrivateAttr,
-    SecretStr,
-    model_validator,
-)
+from pydantic import AfterValidator, AwareDatetime, Field, PrivateAttr, SecretStr, model_validator
 
 from hookgate.core.domain.descriptors import identity
 from hookgate.core.domain.models import ModelRef

@@ -16,7 +16,7 @@ from hookgate.builtin_plugins.audit import tables as audit_tables
 from hookgate.builtin_plugins.audit.seals import Sealer
 from hookgate.builtin_plugins.audit.trail import Trail
 from hookgate.builtin_plugins.awareness.cards.shelf import Pins
-from hookgate.builtin_plugins.inventory.kept import tables as inventory_tables
+from hookgate.builtin_plugins.inventory import tables as inventory_tables
 from hookgate.builtin_plugins.planning import tables as planning_tables
 from hookgate.builtin_plugins.planning.keeping import Windows
 from hookgate.builtin_plugins.planning.settings import OutcomeSettings, PlanningSettings

@@ -24,7 +24,7 @@ MODULES = {
     "audit": "audit.tables",
     "channels": "channels.book.tables",
     "discovery": "discovery.learn.store",
-    "inventory": "inventory.kept.tables",
+    "inventory": "inventory.tables",
     "memory": "memory.tables",
     "metering": "metering.tables",
     "planning": "planning.tables",

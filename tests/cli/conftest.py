@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from hookgate.builtin_plugins import BUILTIN
 from hookgate.cli.app import app
-from hookgate.cli.client.loop import LoopThread
+from hookgate.cli.client.local import LoopThread
 from hookgate.cli.client.note import address, leave_note
 from hookgate.cli.state import State
 from hookgate.core.gateway.serve import Listener, listen

@@ -34,11 +34,10 @@ from tests.support.script import Events, Tools, blocks, call, echo_tool, say, se
 
 from hookgate import Gateway
 from hookgate.builtin_plugins.awareness.cards.shelf import Pins, pin_digest
-from hookgate.builtin_plugins.awareness.selection.injector import plain_id
 from hookgate.builtin_plugins.awareness.selection.runtime_file import place_of
+from hookgate.builtin_plugins.awareness.selection.selector import plain_id
 from hookgate.builtin_plugins.awareness.settings import RemoteCard
-from hookgate.builtin_plugins.awareness.switch.control import SWITCH
-from hookgate.builtin_plugins.awareness.switch.records import read_turns
+from hookgate.builtin_plugins.awareness.switch import SWITCH, read_turns
 from hookgate.core.domain.descriptors import Capability, Card, Selection, Triggers
 from hookgate.core.domain.errors import EmbeddingError, ProviderError, TurnError
 from hookgate.core.domain.messages import Message, Provenance, ToolResultPart
@@ -502,7 +501,7 @@ async def test_a_card_is_counted_once_however_many_requests_there_are(tmp_path: 
 async def test_rules_choose_where_the_model_that_chooses_takes_too_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookgate.builtin_plugins.awareness.selection.model_selector.SECONDS", 0.05)
+    monkeypatch.setattr("hookgate.builtin_plugins.awareness.selection.selector.SECONDS", 0.05)
 
     async def stuck() -> None:
         await asyncio.Event().wait()
@@ -685,7 +684,7 @@ async def test_a_plugins_reason_and_category_cannot_pose_as_a_speaker(tmp_path: 
 async def test_a_model_chooses_among_so_many_cards_as_a_call_may_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookgate.builtin_plugins.awareness.selection.model_selector.MOST_NOTES", 2)
+    monkeypatch.setattr("hookgate.builtin_plugins.awareness.selection.selector.MOST_NOTES", 2)
     async with running(tmp_path, say('["knitting"]'), say("ok"), selector="model") as (
         gate,
         script,

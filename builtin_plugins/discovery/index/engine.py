@@ -18,19 +18,17 @@ from hookgate.builtin_plugins.discovery.index.build import (
     Saved,
     SavedError,
 )
-from hookgate.builtin_plugins.discovery.index.index import CANDIDATES, Index, Query, Ranking
-from hookgate.builtin_plugins.discovery.index.relevance import (
-    Relevance,
-    no_tag,
-    passed,
-    tag_of,
-)
-from hookgate.builtin_plugins.discovery.index.surroundings import (
+from hookgate.builtin_plugins.discovery.index.index import (
+    CANDIDATES,
+    Index,
+    Query,
+    Ranking,
     SearchResult,
     Surroundings,
     is_loaded,
     words_alone,
 )
+from hookgate.builtin_plugins.discovery.index.relevance import Relevance, no_tag, passed, tag_of
 from hookgate.builtin_plugins.discovery.index.vectors import VectorsError
 from hookgate.builtin_plugins.discovery.learn.lessons import GivenExamples
 from hookgate.kit.modules import np
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hookgate.builtin_plugins.discovery.learn.lessons import Boost, Lessons
-    from hookgate.builtin_plugins.discovery.show.results import Found
+    from hookgate.builtin_plugins.discovery.show.entries import Found
 
     Floats = npt.NDArray[np.float32]
 

@@ -19,7 +19,7 @@ from functools import cached_property
 from itertools import combinations
 
 from hookgate import Capability
-from hookgate.builtin_plugins.discovery.show.results import EDGES, EdgeType, Found
+from hookgate.builtin_plugins.discovery.show.entries import EDGES, EdgeType, Found
 
 DEPENDS = 1.0
 COMPOSED = 0.5

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
 
-from hookgate import Capability
+from hookgate import Capability, Embedder, PartStanding, Standings
 from hookgate.builtin_plugins.discovery.index.documents import clause_spans, words_of
 from hookgate.kit.modules import np
 from hookgate.kit.vectors import products
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.discovery.index.documents import LexicalIndex
     from hookgate.builtin_plugins.discovery.index.vectors import Vectors
+    from hookgate.builtin_plugins.discovery.show.entries import Found
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -485,3 +488,63 @@ def _with_learned(cosines: Floats, places: Places, learned: tuple[Places, Floats
     cosines = cosines.copy()
     cosines[:, at] = np.fmax(cosines[:, at], likeness)
     return cosines
+
+
+# -- What the engine needs of the gateway, and what it returns -------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the engine needs of the gateway.
+
+    Attributes:
+        embedder: Returns the embedder, or None where there is none.
+        standing: Returns how a part stands, to say otherwise; see `Host.standing`.
+        path: Where the index is kept; None keeps it in memory alone.
+        clock: Seconds that never go backwards.
+        elsewhere: Returns the vectors of an embedder, by its fingerprint, where they are kept
+            in a database; None where they are kept in memory.
+    """
+
+    embedder: Callable[[], Embedder | None] = lambda: None
+    standing: Callable[[str], PartStanding] = field(default_factory=Standings)
+    path: Path | None = None
+    clock: Callable[[], float] = perf_counter
+    elsewhere: Callable[[str], Vectors | None] = lambda _: None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    """What a search found.
+
+    Attributes:
+        found: What fits, best first.
+        version: The version of the rows that was searched.
+        dense: Whether vectors took part.
+        milliseconds: Time by step.
+    """
+
+    found: tuple[Found, ...]
+    version: int
+    dense: bool
+    milliseconds: Mapping[str, float]
+
+
+def nothing_found(version: int) -> SearchResult:
+    """Return what a search comes to where nothing may be found."""
+    times = {"index": 0.0, "embed": 0.0, "search": 0.0}
+    return SearchResult(found=(), version=version, dense=False, milliseconds=times)
+
+
+def is_loaded(embedder: Embedder) -> bool:
+    """Whether `embedder` answers without loading a model first; it may not know `loaded`."""
+    return bool(getattr(embedder, "loaded", True))
+
+
+def words_alone(embedder: Embedder | None, index: Index) -> str:
+    """Return why searches in `index` go by words alone; "" where they do not."""
+    if embedder is None:
+        return "there is no embedder: search goes by words alone"
+    if index.dense is None and len(index):
+        return "vectors are being made: until they are there, search goes by words alone"
+    return ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from hookgate import Capability
 from hookgate.builtin_plugins.discovery.index.documents import words_of
-from hookgate.builtin_plugins.discovery.show.results import Found
+from hookgate.builtin_plugins.discovery.show.entries import Found
 from hookgate.kit.modules import np
 from hookgate.kit.vectors import idleness
 

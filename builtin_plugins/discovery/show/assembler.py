@@ -7,8 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from hookgate import Capability, TokenCounter
-from hookgate.builtin_plugins.discovery.show.entries import category_map
-from hookgate.builtin_plugins.discovery.show.results import EdgeType, Found, ShownEntry, Tier
+from hookgate.builtin_plugins.discovery.show.entries import (
+    EdgeType,
+    Found,
+    ShownEntry,
+    Tier,
+    category_map,
+)
 from hookgate.builtin_plugins.discovery.show.text import (
     clip,
     cut_line,

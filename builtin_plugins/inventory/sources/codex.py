@@ -7,12 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.inventory.sources.files import (
-    Home,
-    SkillFile,
-    Skills,
-    projects_of,
-)
+from hookgate.builtin_plugins.inventory.sources.files import Home, SkillFile, Skills, projects_of
 from hookgate.builtin_plugins.inventory.sources.source import (
     CapabilityChange,
     CapabilityInstall,

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hookgate import Capability, Flags, Host
-from hookgate.builtin_plugins.inventory.kept.switches import NATIVE, Keeping
 from hookgate.builtin_plugins.inventory.record import (
     CapabilityRecord,
     Kind,
@@ -23,11 +22,12 @@ from hookgate.builtin_plugins.inventory.sources.source import (
     UnknownCapabilityError,
     UnsupportedCapabilityWriteError,
 )
+from hookgate.builtin_plugins.inventory.switches import NATIVE, Keeping
 from hookgate.catalogue import capability_rows, capability_version
 from hookgate.kit.acceptance.acceptances import acceptances_of
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.inventory.kept.tables import Toggle
+    from hookgate.builtin_plugins.inventory.tables import Toggle
 
 TOOL = "tool"
 """What tools are called among all that is accepted."""

@@ -25,7 +25,6 @@ from hookgate import (
     TurnError,
     WireError,
 )
-from hookgate.builtin_plugins.inventory.kept.switches import NATIVE
 from hookgate.builtin_plugins.inventory.record import CapabilityRecord, parse_id, refusal
 from hookgate.builtin_plugins.inventory.sources.source import (
     Action,
@@ -35,6 +34,7 @@ from hookgate.builtin_plugins.inventory.sources.source import (
     UnknownCapabilityError,
     UnsupportedCapabilityWriteError,
 )
+from hookgate.builtin_plugins.inventory.switches import NATIVE
 from hookgate.tasks import finish
 from hookgate.wire import canonical
 

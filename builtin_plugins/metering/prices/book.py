@@ -13,8 +13,8 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from hookgate import ModelRef, Usage
-from hookgate.builtin_plugins.metering.prices.settings import Listed, Price
 from hookgate.builtin_plugins.metering.prices.tariff import ZERO, Rate, Tariff
+from hookgate.builtin_plugins.metering.settings import Listed, Price
 
 DEMO = Tariff(
     "free",

@@ -23,12 +23,7 @@ from hookgate.builtin_plugins.policy.rules.files import (
     read_files,
     told_of,
 )
-from hookgate.builtin_plugins.policy.rules.model import (
-    NO_LONGER_AGO,
-    Came,
-    Sandbox,
-    lasting,
-)
+from hookgate.builtin_plugins.policy.rules.model import NO_LONGER_AGO, Came, Sandbox, lasting
 from hookgate.builtin_plugins.policy.settings import ProfileName, RuleEffect
 from hookgate.kit.content.documents import (
     DocumentModel,

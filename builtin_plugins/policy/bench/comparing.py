@@ -12,7 +12,7 @@ from hookgate import FLAG_NAMES, Flags, Provenance
 from hookgate.builtin_plugins.policy.bench.bench import Bench, Found
 from hookgate.builtin_plugins.policy.bench.cases import Case, run_case
 from hookgate.builtin_plugins.policy.judge.facts import Facts
-from hookgate.builtin_plugins.policy.rules.digesting import said
+from hookgate.builtin_plugins.policy.rules.digest import said
 from hookgate.builtin_plugins.policy.rules.linting import sample_of
 
 if TYPE_CHECKING:

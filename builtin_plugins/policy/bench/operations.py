@@ -24,7 +24,7 @@ from hookgate import (
     operation,
 )
 from hookgate.builtin_plugins.policy.judge.facts import Facts
-from hookgate.builtin_plugins.policy.rules.digesting import said
+from hookgate.builtin_plugins.policy.rules.digest import said
 from hookgate.builtin_plugins.policy.rules.linting import KnownTool, arguments_in
 from hookgate.builtin_plugins.policy.rules.profiles import PROFILES, cells
 from hookgate.builtin_plugins.policy.settings import PolicySettings, ProfileName, RuleEffect

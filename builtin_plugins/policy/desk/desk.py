@@ -22,8 +22,13 @@ from hookgate import (
     Turn,
     TurnError,
 )
-from hookgate.builtin_plugins.policy.desk.approvals import Choice, Inbox, answer_of
-from hookgate.builtin_plugins.policy.desk.approvers import AnswerRoutes, Approvers
+from hookgate.builtin_plugins.policy.desk.approvals import (
+    AnswerRoutes,
+    Approvers,
+    Choice,
+    Inbox,
+    answer_of,
+)
 from hookgate.builtin_plugins.policy.desk.grants import Grants, GrantScope
 from hookgate.settings import redact_json
 from hookgate.tasks import finish

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from hookgate import STORE, Host, StoreError
 from hookgate.builtin_plugins.policy.desk.desk import Desk
-from hookgate.builtin_plugins.policy.desk.pins import TOOL, ToolPins
-from hookgate.builtin_plugins.policy.desk.quarantine import PART, Quarantine
+from hookgate.builtin_plugins.policy.desk.quarantine import PART, TOOL, Quarantine, ToolPins
 from hookgate.clients import followed_token_book, principal_id
 from hookgate.kit.acceptance.acceptances import acceptances_of
 from hookgate.kit.tables import tables_of

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from hookgate import Flags, ToolCall
-from hookgate.builtin_plugins.policy.judge.earlier import Kind, same_scope
-from hookgate.builtin_plugins.policy.judge.facts import Facts, History
+from hookgate.builtin_plugins.policy.judge.facts import EarlierCalls, Facts, History, same_scope
 from hookgate.builtin_plugins.policy.rules.conditions import Condition, ConditionError, Variables
-from hookgate.builtin_plugins.policy.rules.digesting import said
+from hookgate.builtin_plugins.policy.rules.digest import said
 from hookgate.builtin_plugins.policy.settings import RuleEffect
 from hookgate.wire import canonical
 
@@ -207,10 +206,10 @@ class _Ready:
 
     rule: Rule
     checks: tuple[Callable[[Facts], bool], ...]
-    before: Kind | None
-    counted: Kind | None
-    unless: Kind | None
-    without: Kind | None
+    before: EarlierCalls | None
+    counted: EarlierCalls | None
+    unless: EarlierCalls | None
+    without: EarlierCalls | None
 
     def fits(self, facts: Facts) -> bool:
         """Whether it is about such circumstances."""
@@ -222,10 +221,10 @@ def _ready(rule: Rule) -> _Ready:
     return _Ready(
         rule=rule,
         checks=rule.match.checks(),
-        before=None if after is None else Kind(after.match),
-        counted=None if more is None else Kind(more.match or rule.match),
-        unless=None if unless is None else Kind(unless.after.match),
-        without=None if rule.not_ is None else Kind(rule.not_),
+        before=None if after is None else EarlierCalls(after.match),
+        counted=None if more is None else EarlierCalls(more.match or rule.match),
+        unless=None if unless is None else EarlierCalls(unless.after.match),
+        without=None if rule.not_ is None else EarlierCalls(rule.not_),
     )
 
 
@@ -391,7 +390,7 @@ class _Looker:
         return _outcome(rule, unknown)
 
     def _earlier(
-        self, kind: Kind, part: After | MoreThan, *, sure: bool = False
+        self, kind: EarlierCalls, part: After | MoreThan, *, sure: bool = False
     ) -> Iterator[Facts]:
         """Yield the earlier calls of a kind: those that may be such, or are `sure` and done."""
         facts, scope = self.facts, part.scope
@@ -403,7 +402,7 @@ class _Looker:
             if same_scope(scope, earlier, facts) and of_kind(earlier):
                 yield earlier
 
-    def _more(self, kind: Kind, more: MoreThan) -> bool:
+    def _more(self, kind: EarlierCalls, more: MoreThan) -> bool:
         left = more.calls
         for _ in self._earlier(kind, more):
             left -= 1

@@ -10,17 +10,7 @@ from fnmatch import translate
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from hookgate import (
-    FLAG_NAMES,
-    Ask,
-    EffectName,
-    Flags,
-    Recheck,
-    Taint,
-    ToolCall,
-    Turn,
-    Verdict,
-)
+from hookgate import FLAG_NAMES, Ask, EffectName, Flags, Recheck, Taint, ToolCall, Turn, Verdict
 from hookgate.builtin_plugins.policy.judge.engine import STRICTNESS, Engine, Judgement, RuleOutcome
 from hookgate.builtin_plugins.policy.judge.facts import Budgets, History, facts_of
 from hookgate.builtin_plugins.policy.rules.profiles import Circumstances, ProfileRule, judge

@@ -45,12 +45,7 @@ from hookgate.core.gateway.access.origin import (
     is_loopback,
     is_loopback_bind,
 )
-from hookgate.core.gateway.access.peer import (
-    NONCE_HEADER,
-    OWNER_PREFIX,
-    PeerLookup,
-    prove_owner,
-)
+from hookgate.core.gateway.access.peer import NONCE_HEADER, OWNER_PREFIX, PeerLookup, prove_owner
 from hookgate.core.gateway.access.tokens import PREFIX, PREFIXES, token_book
 from hookgate.core.gateway.codes import wire_error
 from hookgate.core.gateway.service.sockets import peer_is_ours

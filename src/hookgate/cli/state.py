@@ -19,8 +19,7 @@ from hookgate.core.domain.errors import ConfigError, HookgateError, Problem, Sto
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hookgate.cli.client.local import Client
-    from hookgate.cli.client.loop import LoopThread
+    from hookgate.cli.client.local import Client, LoopThread
     from hookgate.cli.client.remote import RemoteClient
     from hookgate.core.domain.events import HookSpan
     from hookgate.core.plugins.manager import Plugins
@@ -166,7 +165,7 @@ class State:
     def loop(self) -> LoopThread:
         """The event loop of this run of the command line, on a thread of its own."""
         if self._loop is None:
-            from hookgate.cli.client.loop import LoopThread
+            from hookgate.cli.client.local import LoopThread
 
             self._loop = LoopThread()
         return self._loop

@@ -14,7 +14,7 @@ from hookgate.core.host import Host
 from hookgate.sessions.conversations import InProcessConversations as InProcessConversations
 from hookgate.sessions.lanes import InProcessLanes as InProcessLanes
 from hookgate.sessions.questions import InProcessQuestions as InProcessQuestions
-from hookgate.sessions.signals import InProcessSignals as InProcessSignals
+from hookgate.sessions.lanes import InProcessSignals as InProcessSignals
 from hookgate.sessions.switches import FileSwitches as FileSwitches, Watchers as Watchers
 
 

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hookgate.core.domain.errors import (
-    LaneFullError,
-    LaneHeldError,
-    StaleFenceError,
-    counted,
-)
+from hookgate.core.domain.errors import LaneFullError, LaneHeldError, StaleFenceError, counted
 from hookgate.core.domain.turn import Fence, SessionKey, Turn
 
 if TYPE_CHECKING:
@@ -131,3 +126,36 @@ class InProcessLanes:
         lane.held, lane.holder = False, None
         if self._lanes.get(session) is lane:
             del self._lanes[session]
+
+
+# -- Signals in this process: waking whoever waits for a topic -------------------
+
+
+class InProcessSignals:
+    """Signals within this process."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[str, set[asyncio.Queue[Mapping[str, Any]]]] = {}
+
+    async def send(self, topic: str, data: Mapping[str, Any]) -> None:
+        """Hand `data` to all who listen to `topic` now."""
+        for queue in tuple(self._listeners.get(topic, ())):
+            queue.put_nowait(data)
+
+    @asynccontextmanager
+    async def listen(self, topic: str) -> AsyncIterator[AsyncIterator[Mapping[str, Any]]]:
+        """Listen to `topic` for the length of an ``async with`` block."""
+        queue: asyncio.Queue[Mapping[str, Any]] = asyncio.Queue()
+        self._listeners.setdefault(topic, set()).add(queue)
+
+        async def items() -> AsyncIterator[Mapping[str, Any]]:
+            while True:
+                yield await queue.get()
+
+        try:
+            yield items()
+        finally:
+            listeners = self._listeners[topic]
+            listeners.discard(queue)
+            if not listeners:
+                del self._listeners[topic]

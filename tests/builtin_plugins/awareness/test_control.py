@@ -7,8 +7,13 @@ from typing import Any
 from tests.builtin_plugins.turns import TurnedClock, make_host
 
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
-from hookgate.builtin_plugins.awareness.switch.control import SWITCH, CardSwitch, milliseconds
-from hookgate.builtin_plugins.awareness.switch.records import Injected, TurnRecord
+from hookgate.builtin_plugins.awareness.switch import (
+    SWITCH,
+    CardSwitch,
+    Injected,
+    TurnRecord,
+    milliseconds,
+)
 from hookgate.core.domain.ports import CLOCK, SWITCHES
 from hookgate.core.host import Host
 from hookgate.sessions import FileSwitches

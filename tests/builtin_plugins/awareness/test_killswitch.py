@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookgate.builtin_plugins.awareness.settings import KillSwitchSettings
-from hookgate.builtin_plugins.awareness.switch.control import (
+from hookgate.builtin_plugins.awareness.switch import (
     KillSwitch,
     SwitchState,
     Window,

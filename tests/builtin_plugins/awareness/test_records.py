@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builtin_plugins.turns import make_turn
 
-from hookgate.builtin_plugins.awareness.switch.records import (
+from hookgate.builtin_plugins.awareness.switch import (
     SESSIONS,
     TURNS,
     Injected,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.awareness.selection.keywords import SCANNED_CHARS, Keywords, fold
+from hookgate.builtin_plugins.awareness.selection.router import SCANNED_CHARS, Keywords, fold
 from hookgate.builtin_plugins.awareness.selection.selector import (
     CUT_MARKER,
     Asking,

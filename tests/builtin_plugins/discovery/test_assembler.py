@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hookgate.builtin_plugins.discovery.index.graph import Graph
 from hookgate.builtin_plugins.discovery.show.assembler import Assembler, TierBudgets, render
-from hookgate.builtin_plugins.discovery.show.results import EDGES, Found, ShownEntry, Tier
+from hookgate.builtin_plugins.discovery.show.entries import EDGES, Found, ShownEntry, Tier
 from hookgate.core.domain.descriptors import Capability, CapabilityKind
 from hookgate.core.host import QuarterTokens
 

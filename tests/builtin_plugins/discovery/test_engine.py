@@ -24,8 +24,7 @@ from hookgate.builtin_plugins.discovery.index.engine import (
     SAVE_SECONDS,
     SearchEngine,
 )
-from hookgate.builtin_plugins.discovery.index.index import Index
-from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings
+from hookgate.builtin_plugins.discovery.index.index import Index, Surroundings
 from hookgate.builtin_plugins.discovery.learn.lessons import Learned
 from hookgate.core.domain.events import Event, Standings
 from hookgate.kit.vectors import small_talk
@@ -33,7 +32,7 @@ from hookgate.kit.vectors import small_talk
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from hookgate.builtin_plugins.discovery.index.surroundings import SearchResult
+    from hookgate.builtin_plugins.discovery.index.index import SearchResult
     from hookgate.core.domain.descriptors import Capability
     from hookgate.core.registry.snapshots import CapabilityIndex
 

@@ -11,8 +11,7 @@ from tests.builtin_plugins.discovery.searching import row
 
 from hookgate.builtin_plugins.discovery.show import entries as module
 from hookgate.builtin_plugins.discovery.show.assembler import Assembler, TierBudgets
-from hookgate.builtin_plugins.discovery.show.entries import Entries
-from hookgate.builtin_plugins.discovery.show.results import Found, Tier
+from hookgate.builtin_plugins.discovery.show.entries import Entries, Found, Tier
 from hookgate.core.domain.descriptors import Capability, CapabilityDetail, Card, Rejected
 from hookgate.core.host import QuarterTokens
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookgate.builtin_plugins.discovery.index.graph import Edge, Graph
-from hookgate.builtin_plugins.discovery.show.results import EDGES, EdgeType, Found
+from hookgate.builtin_plugins.discovery.show.entries import EDGES, EdgeType, Found
 from hookgate.core.domain.descriptors import Capability, CapabilityKind
 
 

@@ -5,8 +5,7 @@ import pytest
 from tests.builtin_plugins.discovery.searching import FakeEmbedder, row, snapshot, vector
 
 from hookgate.builtin_plugins.discovery.index.engine import SearchEngine
-from hookgate.builtin_plugins.discovery.index.index import Query
-from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings
+from hookgate.builtin_plugins.discovery.index.index import Query, Surroundings
 from hookgate.builtin_plugins.discovery.learn.lessons import (
     TEXTS,
     Learned,

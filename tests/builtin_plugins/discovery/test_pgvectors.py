@@ -19,8 +19,8 @@ from tests.support.postgres import Server
 
 from hookgate.builtin_plugins.discovery.index.build import Saved
 from hookgate.builtin_plugins.discovery.index.engine import RETRY_SECONDS, SearchEngine
+from hookgate.builtin_plugins.discovery.index.index import Surroundings
 from hookgate.builtin_plugins.discovery.index.pgvector import PostgresVectors, VectorTable
-from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings
 from hookgate.builtin_plugins.discovery.index.vectors import Elsewhere, VectorsError, VectorStore
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings

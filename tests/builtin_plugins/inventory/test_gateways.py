@@ -13,7 +13,7 @@ from tests.builtin_plugins.inventory.acme import NATIVE, OWNER, Acme, Running, r
 from tests.support.script import Script, Scripted, Tools, echo_tool, say
 
 from hookgate import Address
-from hookgate.builtin_plugins.inventory.kept.tables import METADATA, SCRIPTS, StoreProjection
+from hookgate.builtin_plugins.inventory.tables import METADATA, SCRIPTS, StoreProjection
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 

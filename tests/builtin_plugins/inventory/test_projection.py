@@ -12,8 +12,8 @@ from tests.builtin_plugins.inventory.acme import Acme, record, running
 from tests.builtin_plugins.stores import differences, opened_store
 
 from hookgate import CapabilityRecord
-from hookgate.builtin_plugins.inventory.kept import tables
-from hookgate.builtin_plugins.inventory.kept.tables import CAPABILITIES, METADATA, StoreProjection
+from hookgate.builtin_plugins.inventory import tables
+from hookgate.builtin_plugins.inventory.tables import CAPABILITIES, METADATA, StoreProjection
 from hookgate.ports import STORE
 
 A, B = record("a"), record("b")

@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
-from hookgate.builtin_plugins.inventory.kept.switches import Keeping
 from hookgate.builtin_plugins.inventory.multiplexer import Multiplexer
 from hookgate.builtin_plugins.inventory.projection import Projection
 from hookgate.builtin_plugins.inventory.record import CapabilityRecord
 from hookgate.builtin_plugins.inventory.service import Inventory
 from hookgate.builtin_plugins.inventory.settings import InventorySettings
+from hookgate.builtin_plugins.inventory.switches import Keeping
 from hookgate.core.domain.events import Standings
 
 

@@ -19,8 +19,8 @@ from tests.kit.test_usage import READINGS
 
 from hookgate import ModelRef, Usage
 from hookgate.builtin_plugins.metering.prices.book import Library, Prices
-from hookgate.builtin_plugins.metering.prices.settings import Price
 from hookgate.builtin_plugins.metering.prices.tariff import PICO, Rate, Tariff
+from hookgate.builtin_plugins.metering.settings import Price
 from hookgate.kit.usage import (
     StreamedUsage,
     anthropic_messages,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.builtin_plugins.turns import TurnedClock, make_call, make_turn
 
-from hookgate.builtin_plugins.policy.desk.approvals import Inbox, binding
-from hookgate.builtin_plugins.policy.desk.approvers import Approvers
+from hookgate.builtin_plugins.policy.desk.approvals import Approvers, Inbox, binding
 from hookgate.builtin_plugins.policy.settings import ApprovalSettings
 from hookgate.core.domain.errors import TurnError
 from hookgate.core.domain.tools import Ask, Effect

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from tests.builtin_plugins.policy.asking import OPS, Asked, mail, opened
 from tests.builtin_plugins.turns import make_turn
 
-from hookgate.builtin_plugins.policy.desk.approvers import Approvers
+from hookgate.builtin_plugins.policy.desk.approvals import Approvers
 from hookgate.builtin_plugins.policy.desk.grants import Grants
 from hookgate.builtin_plugins.policy.settings import ApprovalSettings
 from hookgate.core.domain.errors import TurnError

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hookgate.builtin_plugins.policy.rules.suggesting import suggest
+from hookgate.builtin_plugins.policy.rules.profiles import suggest
 from hookgate.core.domain.descriptors import FLAG_NAMES
 
 PURE = dict.fromkeys(FLAG_NAMES, False)

@@ -10,7 +10,7 @@ from tests.builtin_plugins.stores import BrokenStore, book_of, kept_in, opened_s
 from tests.builtin_plugins.turns import attach, make_turn
 from tests.support.script import until
 
-from hookgate.builtin_plugins.policy.desk.pins import TOOL, ToolPins, changes, identity
+from hookgate.builtin_plugins.policy.desk.quarantine import TOOL, ToolPins, changes, identity
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.errors import StoreUnavailableError, TurnError
 from hookgate.core.domain.tools import Effect, Tool, ToolCall

@@ -17,7 +17,7 @@ from tests.support.postgres import Server
 from tests.support.script import until
 
 from hookgate import Gateway
-from hookgate.builtin_plugins.storage import readiness
+from hookgate.builtin_plugins.storage import store as store_module
 from hookgate.builtin_plugins.storage.settings import DATABASE_NAME
 from hookgate.core.domain.errors import PluginError, StoreHeldError, StoreUnavailableError
 from hookgate.core.domain.ports import CONVERSATIONS
@@ -87,7 +87,7 @@ async def test_a_store_that_stops_working_is_shown_and_taken_back_when_it_works(
 async def test_a_gateway_is_not_ready_while_its_store_takes_no_writes_and_finds_out_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readiness, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(store_module, "LOOK_SECONDS", 0.01)
     path = tmp_path / DATABASE_NAME
     async with Gateway(settings(tmp_path), builtin=BUILTIN) as gateway:
         standing = gateway.host.standing
@@ -103,14 +103,14 @@ async def test_a_gateway_is_not_ready_while_its_store_takes_no_writes_and_finds_
 async def test_a_write_that_does_not_come_back_takes_the_gateway_out_of_balancers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readiness, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(readiness, "SLOW_SECONDS", 0.05)
+    monkeypatch.setattr(store_module, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(store_module, "SLOW_SECONDS", 0.05)
     go = threading.Event()
     async with Gateway(settings(tmp_path), builtin=BUILTIN) as gateway:
         store: Any = gateway.host[STORE]
         store.shared = True  # such as a server that is not reached any more
         standing = gateway.host.standing("storage")
-        following = asyncio.ensure_future(readiness.Readiness(standing).follow(store))
+        following = asyncio.ensure_future(store_module.Readiness(standing).follow(store))
         stuck = asyncio.ensure_future(store.write(lambda _: go.wait(30)))
         await until(lambda: "storage" in gateway.host.standing.unready)
         go.set()
@@ -124,7 +124,7 @@ async def test_a_write_that_does_not_come_back_takes_the_gateway_out_of_balancer
 async def test_a_server_that_only_reads_or_is_gone_makes_the_gateway_unready_and_not_unhealthy(
     tmp_path: Path, url: str, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readiness, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(store_module, "LOOK_SECONDS", 0.05)
     apart = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'hookgate'"
     config = settings(tmp_path, url=url, fallback="refuse")
     config = config.model_copy(update={"gateway": config.gateway.model_copy(update={"port": 0})})

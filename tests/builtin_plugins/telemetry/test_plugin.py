@@ -17,7 +17,7 @@ from tests.support.script import until
 from tests.support.wire import bearer, tokens
 
 from hookgate import Host, Instrument, Label, RecordSource
-from hookgate.builtin_plugins.awareness.switch.records import INSTRUMENTS as OF_AWARENESS
+from hookgate.builtin_plugins.awareness.switch import INSTRUMENTS as OF_AWARENESS
 from hookgate.core.domain.errors import ConfigError, MissingKeyError, StartError
 from hookgate.core.gateway.serve import listen
 from hookgate.core.settings.schema import Settings

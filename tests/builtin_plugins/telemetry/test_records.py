@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builtin_plugins.telemetry.collecting import take
 
-from hookgate.builtin_plugins.awareness.switch.records import INSTRUMENTS as OF_AWARENESS
+from hookgate.builtin_plugins.awareness.switch import INSTRUMENTS as OF_AWARENESS
 from hookgate.builtin_plugins.telemetry.core_instruments import CORE_INSTRUMENTS
 from hookgate.builtin_plugins.telemetry.otel import OtelFigures
 from hookgate.builtin_plugins.telemetry.plugin import GATHERED, Plugin

@@ -17,7 +17,7 @@ from tests.builtin_plugins.wasm.guests import binary
 from tests.support.script import Tools, echo_tool
 
 from hookgate.builtin_plugins import TOOLS
-from hookgate.builtin_plugins.wasm.host.folders import FolderJudge
+from hookgate.builtin_plugins.wasm.engine.wasi import FolderJudge
 from hookgate.builtin_plugins.wasm.packages.acceptance import FORMAT, GuestAcceptance
 from hookgate.builtin_plugins.wasm.packages.folders import read_package
 from hookgate.core.domain.errors import HookgateError, StoreError, TurnError

@@ -22,8 +22,7 @@ from hookgate.core.gateway.access import auth
 from hookgate.core.gateway.access.auth import check_listener
 from hookgate.core.gateway.serve import serve
 from hookgate.core.gateway.service import sockets as sockets_module
-from hookgate.core.gateway.service.handover import PLACE, Handover, take_over
-from hookgate.core.gateway.service.manager import ServiceManager
+from hookgate.core.gateway.service.handover import PLACE, Handover, ServiceManager, take_over
 from hookgate.core.gateway.service.sockets import bind_unix, inherited_sockets
 from hookgate.core.settings.schema import Settings
 

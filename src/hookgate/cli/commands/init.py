@@ -343,7 +343,7 @@ def _show_tried(state: State, tried: Any) -> None:
 def _write(state: State, path: Path, chosen: Chosen) -> tuple[dict[str, Any], Any]:
     from importlib.resources import files
 
-    from hookgate.builtin_plugins.policy.rules.suggesting import suggest
+    from hookgate.builtin_plugins.policy.rules.profiles import suggest
     from hookgate.kit.content.scaffold import filled, scaffold
 
     rows = state.ask("tools.list", {"name": "*"})["tools"]

@@ -93,7 +93,7 @@ async def run(state: State, *, take_over: bool = False) -> int:
     from hookgate.core.gateway import serve as listening
     from hookgate.core.gateway.access.auth import check_listener
     from hookgate.core.gateway.service import handover
-    from hookgate.core.gateway.service.manager import ServiceManager
+    from hookgate.core.gateway.service.handover import ServiceManager
     from hookgate.core.gateway.service.sockets import check_port, inherited_sockets
 
     sockets = inherited_sockets(os.environ)

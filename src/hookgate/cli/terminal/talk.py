@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from hookgate.cli.client.local import Client
-    from hookgate.cli.client.loop import LoopThread
+    from hookgate.cli.client.local import Client, LoopThread
     from hookgate.cli.state import State
 
 

@@ -1,11 +1,17 @@
-"""What rules say, as JSON: by that two sets of rules are compared, and told apart by a digest."""
+"""What rules say as JSON, and the digest of what is in force: answers of other rules are void."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.policy.rules.model import After, Match, MoreThan, Rule
+from hookgate.builtin_plugins.policy.rules.profiles import cells
+from hookgate.wire import canonical
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.policy.settings import PolicySettings
 
 _LATER = frozenset(("owner",))
 
@@ -50,3 +56,30 @@ def said(rule: Rule) -> dict[str, Any]:
         "set": {name: one.text for name, one in rule.rewrite.set.items()} if rule.rewrite else {},
         "remove": list(rule.rewrite.remove) if rule.rewrite else [],
     }
+
+
+# -- version ---------------------------------------------------------------------
+
+# What is in force, as one digest: an answer that was given under other rules is void.
+
+
+def policy_version(settings: PolicySettings, rules: str) -> str:
+    """Return SHA-256 (hex) of the settings, of the profile's table and of the rules.
+
+    Args:
+        settings: The whole section.
+        rules: The digest of the rules.
+    """
+    table = [
+        [
+            cell.flag,
+            cell.value,
+            cell.circumstances.provenance.value,
+            cell.circumstances.tainted,
+            cell.effect.name,
+            cell.rule,
+        ]
+        for cell in cells(settings.profile)
+    ]
+    said = {"settings": settings.model_dump(mode="json"), "table": table, "rules": rules}
+    return hashlib.sha256(canonical(said)).hexdigest()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hookgate.builtin_plugins.inventory.record import parse_id, record_id
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.inventory.kept.tables import Skill, Toggle
+    from hookgate.builtin_plugins.inventory.tables import Skill, Toggle
     from hookgate.kit.records import Records
 
 NATIVE = "native"

@@ -14,7 +14,7 @@ from hookgate.kit.records import Field, Record
 from hookgate.kit.records.statements import upsert
 from hookgate.wire import dumps
 
-SCRIPTS = Path(__file__).parents[1] / "migrations"
+SCRIPTS = Path(__file__).parent / "migrations"
 
 METADATA = MetaData(info={"complete": True})
 

@@ -1,1 +1,0 @@
-"""What the inventory keeps itself: switches, installed skills, and the last good records."""
