@@ -82,6 +82,8 @@ class AnswerDelivery:
         """The answer's text, where it is looked at as a whole before it is shown."""
         self._between = False
         """Whether a round of the model's has ended since it has said something."""
+        self._retried = False
+        """Whether the gateway has asked a model again that had failed."""
         self._begun = False
         self._ended = False
         self._gone = False
@@ -119,6 +121,8 @@ class AnswerDelivery:
         try:
             if event.type == "model_ended":
                 self._between = True
+            elif event.type == "attempt_failed" and event.data["retry_in"] is not None:
+                self._retried = True
             elif self._between and event.type == "text" and event.data["text"]:
                 self._part(event)
             if self._held is not None and event.type == "text":
@@ -303,6 +307,8 @@ class AnswerDelivery:
         if turn.ending == "cancelled" and not self._host.ready:
             raise interrupted()
         if turn.error is not None and not refused:
+            # Asked once more, it would be tried as often again, and run its tools anew.
+            turn.error.data["retried"] = self._retried or bool(turn.calls)
             raise turn.error
         said = str(turn.error) if refused else ""
         before: Turn | None = None

@@ -87,6 +87,8 @@ def told(error: ErrorAnswer) -> str:
 
 def retried(error: ErrorAnswer) -> bool:
     """Whether the same request may succeed a little later."""
+    if error.data.get("retried"):
+        return False
     kind = error.data.get("kind")
     if kind is not None:
         return kind in PASSING

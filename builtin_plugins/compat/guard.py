@@ -277,6 +277,7 @@ class Guard:
         wanted = TurnRequest(
             **embeddings.as_turn(asked),
             address=address_of(principal, session),
+            retries=_retries(request),
             model=tuple(map(str, refs)),
         )
         turn, made = await embeddings.embedded(self.host, principal, asked, wanted)
@@ -475,6 +476,7 @@ class Guard:
             system=asked.system,
             ephemeral=True,
             verbatim=True,
+            retries=None if found.tools else _retries(request),
             host_tools=found.tools,
             # What was found is told of as items of the other wires, which taint as they come.
             taint=BROUGHT_TAINT if asked.hosted and asked.wire == chat_reader.WIRE else CLEAN,
@@ -613,6 +615,14 @@ def _denied_rounds(turn: Turn, request: ModelRequest) -> int:
     denied = {one.call.id for one in turn.calls if one.decision.effect is Effect.DENY}
     results = [message.tool_results for message in turn.messages if message.turn == turn.id]
     return sum(any(part.tool_use_id in denied for part in parts) for parts in results)
+
+
+def _retries(request: web.Request) -> int | None:
+    """Return how often the gateway asks a model again that fails; None for as is usual.
+
+    A client that counts its tries has its own: each of them would be as many upstream.
+    """
+    return 0 if idempotency.RETRIES in request.headers else None
 
 
 def _betas(request: web.Request) -> tuple[tuple[str, str], ...]:

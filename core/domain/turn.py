@@ -353,6 +353,8 @@ class TurnRequest:
         parameters: How it is asked; what is set comes before the agent's own.
         system: Instructions of the caller, which follow the agent's own; in pieces where they came
             so.
+        retries: How often a model is asked again that has failed before its first token, in the
+            place of what is usual: 0 for a caller that sends its request again itself.
         taint: Where untrusted text in the message came from: what a channel passes on of
             strangers, for example.
         ephemeral: Whether nothing of the turn is to be kept but the record, the ledger and what
@@ -388,6 +390,7 @@ class TurnRequest:
     model: str | tuple[str, ...] | None = None
     parameters: ModelParameters = AS_CONFIGURED
     system: str | tuple[SystemText, ...] = ""
+    retries: int | None = None
     taint: Taint = CLEAN
     ephemeral: bool = False
     verbatim: bool = False

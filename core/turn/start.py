@@ -362,7 +362,7 @@ class Turns:
     def _plan(self, agent: Agent, request: TurnRequest) -> TurnPlan:
         """Return how the turn runs if no planner has anything to say."""
         settings = self.host.settings
-        return TurnPlan(
+        plan = TurnPlan(
             models=agent.models if request.model is None else _models(request.model),
             parameters=request.parameters,
             failure_mode=settings.turn.failure_mode,
@@ -376,6 +376,7 @@ class Turns:
             context_tokens=settings.context.budget_tokens,
             deadline=settings.turn.deadline_seconds,
         )
+        return plan if request.retries is None else replace(plan, retries=request.retries)
 
     # -- the task --------------------------------------------------------------
 

@@ -21,9 +21,19 @@ from hookgate import Gateway
 from hookgate.core.gateway.serve import listen
 
 SECONDS = 1.5
-OPENAI = {400: "BadRequestError", 404: "NotFoundError", 429: "RateLimitError"}
-ANTHROPIC = {**OPENAI, 503: "ServiceUnavailableError", 504: "GatewayTimeoutError"}
-ANTHROPIC[529] = "OverloadedError"
+OPENAI = {
+    400: "BadRequestError",
+    404: "NotFoundError",
+    413: "APIStatusError",
+    429: "RateLimitError",
+}
+ANTHROPIC = {
+    **OPENAI,
+    413: "ContentTooLargeError",
+    503: "ServiceUnavailableError",
+    504: "GatewayTimeoutError",
+    529: "OverloadedError",
+}
 
 
 def class_of(wire: str, status: int) -> str:
@@ -96,10 +106,10 @@ async def test_each_fault_is_told_by_its_class_and_no_refusal_is_tried_again(
     # No call of an answer that broke off behind it has come.
     cut = said[f"{wire}/cut-behind-a-call"]
     assert cut["streamed"]["calls"] == cut["whole"]["calls"] == 0
-    # The gateway tries twice what may pass, and so does this SDK; of what has begun, nobody.
+    # Who counts its tries is left to them: this SDK tries twice what may pass, unless it has begun.
     came = Counter(request["model"] for request in upstream.requests)
     tries = {
-        fault.name: (3 if wire in fault.within else 8) if fault.again else 2
+        fault.name: (3 if wire in fault.within else 4) if fault.again else 2
         for fault in FAULTS
         if fault.provider != "gone"
     }

@@ -13,6 +13,7 @@ from tests.integration.test_compat import audited, rules
 from tests.support.script import Script, Step, Tools, call, echo_tool, say
 from tests.support.wire import Served, bearer, tokens
 
+from hookgate import ProviderError
 from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.turn import SessionKey
 
@@ -150,6 +151,23 @@ async def test_a_model_whose_calls_are_denied_is_stopped_and_one_that_looks_arou
         status, answer = await one.post(path, asked(path))
         assert (status, "nobody runs a shell here" in text_of(path, answer)) == (200, True)
     assert len(script.requests) == 6
+
+
+@ALL
+@pytest.mark.parametrize("ran", [True, False], ids=["behind a tool", "at once"])
+async def test_what_fails_is_tried_again_here_alone(path: str, ran: bool, tmp_path: Path) -> None:
+    full = ProviderError("overloaded", "it is full", provider="script")
+    # What the gateway has tried again, and what would run a tool once more, no client is to.
+    late = ProviderError("overloaded", "it is full", provider="script", retry_after=600)
+    steps = (call(("c1", "clock", {"text": "noon"})), [late]) if ran else ([full], [full])
+    counts = {"x-stainless-retry-count": "0"}
+    async with (
+        served(tmp_path, *steps) as (one, script),
+        one.http.post(one.url + path, json=asked(path), headers=counts) as answer,
+    ):
+        assert answer.status in (503, 529)
+        assert answer.headers["x-should-retry"] == "false"
+    assert len(script.requests) == 2
 
 
 @ALL
