@@ -318,9 +318,10 @@ async def test_a_failure_upstream_has_the_status_that_its_sdk_knows(
     path: str, kind: Any, status: int, again: bool, tmp_path: Path
 ) -> None:
     wrong = ProviderError(kind, "it went wrong", provider="script")
+    counts = {"x-stainless-retry-count": "0"}
     async with (
         served(tmp_path, [wrong]) as (one, _),
-        one.http.post(one.url + path, json=asked(path, stream=True)) as answer,
+        one.http.post(one.url + path, json=asked(path, stream=True), headers=counts) as answer,
     ):
         told = error_of(path, await answer.json())
         expected = 529 if (status, path) == (503, MESSAGES) else status
