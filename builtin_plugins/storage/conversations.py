@@ -28,7 +28,7 @@ from hookgate import (
 from hookgate.builtin_plugins.storage.engine.group import writes_beside
 from hookgate.builtin_plugins.storage.lanes import check_lanes
 from hookgate.builtin_plugins.storage.tables import MESSAGES, POSITIONS, SESSIONS
-from hookgate.builtin_plugins.storage.tails import Standing, Stored, Tail, Tails
+from hookgate.builtin_plugins.storage.tails import KnownTaints, Standing, Stored, Tail, Tails
 from hookgate.kit.records.statements import Prepared, PreparedIn, insert_new
 
 if TYPE_CHECKING:
@@ -174,6 +174,7 @@ class SqlConversations:
         self._store = store
         self._clock = clock
         self._tails = Tails()
+        self._taints = KnownTaints()
         self._forgetting: list[
             Callable[[Connection, SessionKey, Collection[str] | None], None]
         ] = []
@@ -250,7 +251,8 @@ class SqlConversations:
             tail = self._tails.get(key)
             item = _Append(key, tuple(messages), fence, self._clock.now(), tail=tail)
             try:
-                done: _Appended = await self._store.write_together(_append_all, item)
+                with self._taints.changing(key):
+                    done: _Appended = await self._store.write_together(_append_all, item)
             except StaleFenceError:
                 self._tails.drop(key)
                 raise
@@ -284,9 +286,14 @@ class SqlConversations:
     async def taint(self, session: SessionKey, *, turns: int) -> Taint:
         """Return what a session is tainted with; see `Conversations.taint`.
 
+        Once it was read, it is known until something is written to the session.
+
         Raises:
             StoreUnavailableError: The database cannot be read.
         """
+        asked = self._taints.of(str(session), turns, self._store.outside)
+        if asked.taint is not None:
+            return asked.taint
 
         def work(connection: Connection) -> list[str]:
             rows = _ROW.rows(connection, key=str(session))
@@ -299,7 +306,9 @@ class SqlConversations:
                 found += connection.execute(_CARRIED, window).scalars()
             return found
 
-        return join_taints(map(_labels, set(await self._store.read(work))))
+        taint = join_taints(map(_labels, set(await self._store.read(work))))
+        self._taints.keep(asked, taint)
+        return taint
 
     async def add_taint(self, session: SessionKey, taint: Taint, *, fence: Fence) -> None:
         """Commit `taint` to a session's row; see `Conversations.add_taint`.
@@ -310,7 +319,8 @@ class SqlConversations:
         """
         if taint:
             item = _Append(str(session), (), fence, self._clock.now(), taint)
-            await self._store.write_together(_append_all, item)
+            with self._taints.changing(item.session):
+                await self._store.write_together(_append_all, item)
             self._tails.drop(item.session)
 
     async def sessions(self, *, limit: int = 100) -> Sequence[Mapping[str, Any]]:
@@ -393,7 +403,8 @@ class SqlConversations:
                 also(connection, session, gone)
             return count
 
-        return await self._store.write(work)
+        with self._taints.changing(key):
+            return await self._store.write(work)
 
     def forgets_with(
         self, work: Callable[[Connection, SessionKey, Collection[str] | None], None]

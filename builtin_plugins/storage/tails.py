@@ -8,12 +8,13 @@ counted: so what others have written, tainted or forgotten is always seen before
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import dropwhile, takewhile
 from typing import NamedTuple
 
-from hookgate import Message, Text
+from hookgate import Message, Taint, Text
 
 MOST_SESSIONS = 1024
 MOST_CHARS = 32 * 1024 * 1024
@@ -159,3 +160,60 @@ class Tails:
         """Forget the tail of a session."""
         if (tail := self._tails.pop(session, None)) is not None:
             self._room += tail.chars
+
+
+@dataclass(eq=False, slots=True)
+class AskedTaint:
+    """What the taint of a session was asked for, and what was found.
+
+    Attributes:
+        session: The session.
+        turns: Of how many turns what the messages carry counts.
+        outside: What the store said of writes by others; see `Store.outside`.
+        taint: What was found; None before that.
+    """
+
+    session: str
+    turns: int
+    outside: int | None
+    taint: Taint | None = None
+
+
+class KnownTaints:
+    """The taints of the sessions that were asked for last, as far as nothing was written since.
+
+    A turn that keeps no messages asks for it each time, and mostly nothing has changed. Only a store
+    that no other gateway writes to can say so.
+    """
+
+    def __init__(self, sessions: int = MOST_SESSIONS) -> None:
+        self._most = sessions
+        self._asked: OrderedDict[str, AskedTaint] = OrderedDict()
+
+    def of(self, session: str, turns: int, outside: int | None) -> AskedTaint:
+        """Return what is known; without a taint where it has to be read, and then be kept."""
+        known = self._asked.get(session)
+        is_read = known is not None and known.taint is not None and outside is not None
+        if known and is_read and (known.turns, known.outside) == (turns, outside):
+            self._asked.move_to_end(session)
+            return known
+        asked = AskedTaint(session, turns, outside)
+        self._asked.pop(session, None)
+        self._asked[session] = asked
+        if len(self._asked) > self._most:
+            self._asked.popitem(last=False)
+        return asked
+
+    def keep(self, asked: AskedTaint, taint: Taint) -> None:
+        """Keep what was read, unless something was written or asked meanwhile."""
+        if self._asked.get(asked.session) is asked:
+            asked.taint = taint
+
+    @contextmanager
+    def changing(self, session: str) -> Iterator[None]:
+        """Know nothing of a session before and behind a write to it, whatever becomes of that."""
+        self._asked.pop(session, None)
+        try:
+            yield
+        finally:
+            self._asked.pop(session, None)

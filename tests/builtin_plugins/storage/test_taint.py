@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
 from hookgate.builtin_plugins.storage.conversations import SqlConversations
-from hookgate.core.domain.errors import StaleFenceError
+from hookgate.builtin_plugins.storage.tails import KnownTaints
+from hookgate.core.domain.errors import StaleFenceError, StoreUnavailableError
 from hookgate.core.domain.messages import CLEAN, Message
 from hookgate.core.domain.parts import Text
 from hookgate.core.domain.turn import Fence, SessionKey
@@ -107,3 +108,92 @@ async def test_what_was_added_outlives_a_restart(opened: OpenStore) -> None:
     await store.close()
     again = SqlConversations(await opened(), SystemClock())
     assert await again.taint(HERE, turns=5) == odd
+
+
+# -- what is known without asking the store -----------------------------------------------
+
+
+async def asked_by(opened: OpenStore, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[int]]:
+    """Return conversations whose store has been written to, and when it was read since."""
+    store = await opened()
+    kept = SqlConversations(store, SystemClock())
+    await kept.append(HERE, [said("t1", WEB)], fence=Fence())
+    read, reads = store.read, []
+
+    async def counted(work: Any) -> Any:
+        reads.append(len(reads))
+        return await read(work)
+
+    monkeypatch.setattr(store, "read", counted)
+    return kept, reads
+
+
+async def test_what_is_known_is_not_asked_for_again_before_it_changes(
+    opened: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, reads = await asked_by(opened, monkeypatch)
+    assert [await kept.taint(HERE, turns=5) for _ in range(3)] == [WEB] * 3
+    assert len(reads) == 1
+    await kept.add_taint(HERE, MAIL, fence=Fence())
+    assert [await kept.taint(HERE, turns=5) for _ in range(2)] == [WEB | MAIL] * 2
+    assert len(reads) == 2
+    assert await kept.taint(HERE, turns=0) == MAIL
+    await kept.append(HERE, [said("t2", frozenset({"tool:new"}))], fence=Fence())
+    assert await kept.taint(HERE, turns=5) == WEB | MAIL | {"tool:new"}
+    await kept.forget(HERE)
+    assert await kept.taint(HERE, turns=5) == CLEAN
+
+
+async def test_what_was_read_while_it_changed_is_not_kept(
+    opened: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, _ = await asked_by(opened, monkeypatch)
+    read = kept._store.read
+
+    async def slow(work: Any) -> Any:
+        found = await read(work)
+        await kept.add_taint(HERE, MAIL, fence=Fence())
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kept._store, "read", slow)
+        assert await kept.taint(HERE, turns=5) == WEB
+    assert await kept.taint(HERE, turns=5) == WEB | MAIL
+
+
+async def test_a_write_that_fails_may_have_been_made(
+    opened: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, _ = await asked_by(opened, monkeypatch)
+    assert await kept.taint(HERE, turns=5) == WEB
+    write = kept._store.write_together
+
+    async def lost(*given: Any) -> Any:
+        await write(*given)
+        raise StoreUnavailableError("lost")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kept._store, "write_together", lost)
+        with pytest.raises(StoreUnavailableError):
+            await kept.add_taint(HERE, MAIL, fence=Fence())
+    assert await kept.taint(HERE, turns=5) == WEB | MAIL
+
+
+@pytest.mark.parametrize("outside", [None, 7])
+async def test_where_others_write_too_it_is_asked_for_each_time(
+    opened: OpenStore, monkeypatch: pytest.MonkeyPatch, outside: int | None
+) -> None:
+    kept, reads = await asked_by(opened, monkeypatch)
+    for _ in range(2):
+        assert await kept.taint(HERE, turns=5) == WEB
+    known = len(reads)
+    monkeypatch.setattr(type(kept._store), "outside", property(lambda _: outside))
+    assert await kept.taint(HERE, turns=5) == WEB
+    assert len(reads) == known + 1
+
+
+def test_of_many_sessions_the_last_ones_are_known() -> None:
+    known = KnownTaints(sessions=2)
+    for name in ("a", "b", "c"):
+        known.keep(known.of(name, 5, 1), WEB)
+    assert [known.of(name, 5, 1).taint for name in ("b", "c", "a")] == [WEB, WEB, None]
