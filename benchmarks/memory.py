@@ -13,9 +13,11 @@ used. ``--out`` writes what was found, the best first, for a scorer. A turn cost
 started four characters of ``[time] speaker: text``; turns are taken in their order while they fit,
 and evidence recall is the share of a question's evidence among them. ``memory.shown`` is the same
 of the lines that a turn would show: facts among them, those that are worth little left out, below
-their headings, in the blocks of `recall_tokens`. Messages that memory cannot answer are asked as
-well: small talk, which is that of ``discovery/small_talk.txt``, and general
-questions; what is told is how many of them recall any turn.
+their headings, in the blocks of `recall_tokens`. ``--frontier`` tells the same for other shares of
+the best turn's worth that a turn must come to, and what share the other conversations would have
+each one take, where that may lose `MAY_LOSE` of their evidence. Messages that memory cannot answer
+are asked as well: small talk, which is that of ``discovery/small_talk.txt``, and general questions;
+what is told is how many of them recall any turn.
 
 ``--scale`` measures CPU time alone, with up to 50,000 turns in one scope, made by repeating
 the conversations with other names, and with vectors that are drawn by chance.
@@ -24,7 +26,7 @@ the conversations with other names, and with vectors that are drawn by chance.
 see ``benchmarks/_talks.py``.
 
 Run: ``python -m benchmarks.memory --data FOLDER [--out RUN.jsonl] [--words-only]
-[--cache FOLDER] [--scale] [--socket N] [--quick]``
+[--cache FOLDER] [--frontier] [--scale] [--socket N] [--quick]``
 """
 
 from __future__ import annotations
@@ -60,8 +62,10 @@ from hookgate.builtin_plugins.memory import tables
 from hookgate.builtin_plugins.memory.domain import Hit, Utterance
 from hookgate.builtin_plugins.memory.facts.learner import learn
 from hookgate.builtin_plugins.memory.facts.search import search as search_facts
+from hookgate.builtin_plugins.memory.keeper import FACTS_SHOWN
 from hookgate.builtin_plugins.memory.recall.episodes import Episodes
 from hookgate.builtin_plugins.memory.recall.lines import (
+    CUT,
     Packing,
     blocks_of,
     fused,
@@ -89,9 +93,13 @@ IDLE_GOAL = 0.15
 WRITE_GOAL, RECALL_GOAL = 5.0, 8.0
 SIZES = (50, 500, 5_000, 50_000)
 ASKED = 100
-RECALLED, FACTS_FOUND = 50, 10
-"""Hits that a turn asks for, turns and facts."""
+RECALLED = 50
+"""Turns that a turn asks for."""
 SHOWN_TOKENS = 1_000
+MEDIAN_GOAL = 350
+CUTS = (0.5, 0.55, 0.58, 0.6, 0.62, 0.64, 0.66, 0.68, 0.7)
+MAY_LOSE = 0.02
+"""Evidence that a cut may cost beside the least of them."""
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Row: TypeAlias = dict[str, Any]
@@ -101,6 +109,7 @@ Row: TypeAlias = dict[str, Any]
 class Shown:
     """What a turn shows for a question: the share of its evidence, and what that costs."""
 
+    conversation: str
     category: str
     evidence: float
     tokens: int
@@ -235,7 +244,7 @@ async def run(
     embedder: Any,
     costs: Costs,
     idle: dict[str, list[bool]] | None = None,
-    shown: list[Shown] | None = None,
+    shown: dict[float, list[Shown]] | None = None,
 ) -> dict[str, list[str]]:
     """Keep all conversations and ask all questions; return what was found for each.
 
@@ -244,7 +253,7 @@ async def run(
         embedder: The embedder, or None.
         costs: Is told what that costs.
         idle: Is told for each kind of message that memory cannot answer whether it found anything.
-        shown: Is told what a turn would show for each question.
+        shown: Is told what a turn would show for each question, for each cut that it has.
     """
     questions = defaultdict(list)
     for question in lines(folder / "questions.jsonl.gz"):
@@ -269,7 +278,8 @@ async def run(
                 costs.recalled.append((time.process_time() - begun) * 1000)
                 if shown is not None:
                     facts = await store.read(partial(known, scopes, text, said[-1].at))
-                    shown.append(shown_of(question, turns, facts))
+                    for cut, blocks in shown.items():
+                        blocks.append(shown_of(question, turns, facts, cut))
                 hits = await episodes.search(scopes, text, LIMIT, floor=floor)
                 # A long turn is kept in pieces, and listed once.
                 found[question["id"]] = list(dict.fromkeys(hit.turn for hit in hits))
@@ -285,16 +295,18 @@ def learned(said: Sequence[Utterance], connection: Connection) -> None:
 
 
 def known(scopes: Sequence[str], text: str, at: datetime, connection: Connection) -> list[Hit]:
-    return search_facts(connection, scopes, text, at=at, as_of=None, limit=FACTS_FOUND)
+    return search_facts(
+        connection, scopes, text, at=at, as_of=None, limit=FACTS_SHOWN, telling=True
+    )
 
 
-def shown_of(question: Row, turns: Sequence[Hit], facts: Sequence[Hit]) -> Shown:
+def shown_of(question: Row, turns: Sequence[Hit], facts: Sequence[Hit], cut: float) -> Shown:
     """Return what a turn would show, and what of the evidence is in it."""
 
     def count(text: str) -> int:
         return -(-len(text) // 4)
 
-    hits = fused(facts, worthy(turns))
+    hits = fused(facts, worthy(turns, cut))
     packing = Packing(SHOWN_TOKENS, count, ())
     for hit in hits:
         if not packing.full:
@@ -302,7 +314,8 @@ def shown_of(question: Row, turns: Sequence[Hit], facts: Sequence[Hit]) -> Shown
     kept = {line.hit.turn for line in packing.lines if line.hit.kind == "turn"}
     evidence = set(question["evidence"])
     tokens = sum(count(block.text) for block, _ in blocks_of(packing))
-    return Shown(question["category"], len(kept & evidence) / len(evidence), tokens)
+    share = len(kept & evidence) / len(evidence)
+    return Shown(question["conversation"], question["category"], share, tokens)
 
 
 async def over_sockets(folder: Path, many: int) -> list[Figure]:
@@ -379,7 +392,49 @@ def shown_figures(blocks: Sequence[Shown], how: str) -> list[Figure]:
         ),
         Figure(name="memory.shown.tokens", value=statistics.mean(one.tokens for one in blocks),
                unit="tokens", against="mean, headers and headings among them"),
+        Figure(name="memory.shown.tokens.median", unit="tokens", goal=MEDIAN_GOAL,
+               value=statistics.median(one.tokens for one in blocks), against="the same"),
     ]  # fmt: skip
+
+
+def frontier(shown: dict[float, list[Shown]]) -> str:
+    """Say what each cut costs in evidence and brings in tokens, as a table of Markdown."""
+
+    def row(name: str, blocks: Sequence[Shown]) -> str:
+        by = {one.conversation: [b for b in blocks if b.conversation == one.conversation]
+              for one in blocks}  # fmt: skip
+        hops = [one for one in blocks if one.category == "multi_hop"]
+        each = [evidence_of(some) for some in by.values()]
+        tokens = [one.tokens for one in blocks]
+        figures = (
+            f"{evidence_of(blocks):.3f}", f"{evidence_of(hops):.3f}",
+            f"{statistics.median(tokens):.0f}", f"{statistics.mean(tokens):.0f}",
+            f"{min(each):.3f} to {max(each):.3f}",
+        )  # fmt: skip
+        return f"| {' | '.join((name, *figures))} |"
+
+    told = [
+        "| cut | evidence | several turns | median | mean | range |",
+        "|---|---|---|---|---|---|",
+    ]
+    told += [row(f"{cut:g}", blocks) for cut, blocks in shown.items()]
+    left_out: list[Shown] = []
+    taken = []
+    least = min(shown)
+    for conversation in dict.fromkeys(one.conversation for one in shown[least]):
+        others = {
+            cut: evidence_of([one for one in blocks if one.conversation != conversation])
+            for cut, blocks in shown.items()
+        }
+        cut = max(cut for cut, found in others.items() if found >= others[least] - MAY_LOSE)
+        taken.append(f"{cut:g}")
+        left_out += [one for one in shown[cut] if one.conversation == conversation]
+    told.append(row(f"left out ({', '.join(taken)})", left_out))
+    return "\n".join(told)
+
+
+def evidence_of(blocks: Sequence[Shown]) -> float:
+    return statistics.mean(one.evidence for one in blocks)
 
 
 def cost_figures(costs: Costs, name: str, *, embedded: bool) -> list[Figure]:
@@ -464,6 +519,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--words-only", action="store_true", help="without an embedder")
     parser.add_argument("--cache", type=Path, metavar="FOLDER",
                         help=f"keeps vectors from run to run (default: ${CACHE})")  # fmt: skip
+    parser.add_argument("--frontier", action="store_true", help="other cuts of what is shown")
     parser.add_argument("--scale", action="store_true", help="CPU time alone, up to 50,000 turns")
     parser.add_argument("--socket", type=int, metavar="N", help="N conversations over HTTP")
     parser.add_argument("--quick", action="store_true", help="words only; up to 500 turns")
@@ -491,20 +547,24 @@ def main() -> None:
     embedder = None if words_only else Installed(Vectors(model_of("onnx"), chosen.cache))
     costs = Costs([], [], [])
     idle: dict[str, list[bool]] = {}
-    blocks: list[Shown] = []
-    found = asyncio.run(run(chosen.data, embedder, costs, idle, blocks))
+    shown_by: dict[float, list[Shown]] = {
+        cut: [] for cut in sorted({CUT, *(CUTS if chosen.frontier else ())})
+    }
+    found = asyncio.run(run(chosen.data, embedder, costs, idle, shown_by))
     if chosen.out is not None:
         with chosen.out.open("w", encoding="utf-8") as file:
             for question, turns in found.items():
                 file.write(json.dumps({"id": question, "turns": turns}) + "\n")
     shown = "words only" if words_only else "words and meaning"
+    if chosen.frontier:
+        print(frontier(shown_by))
     # Vectors that were kept from an earlier run cost nothing, and say nothing.
     embedded = chosen.cache is None
     report(
         "memory",
         [
             *quality(chosen.data, found, shown),
-            *shown_figures(blocks, shown),
+            *shown_figures(shown_by[CUT], shown),
             *(
                 Figure(
                     name=f"memory.recalls.{kind}",

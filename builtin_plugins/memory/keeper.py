@@ -72,6 +72,8 @@ IDLE_SECONDS = 0.25
 EMBED_AT_ONCE = 8
 TURNS, FACTS_FOUND = 50, 10
 """How many of each are looked at for one recall."""
+FACTS_SHOWN = 5
+"""How many facts a turn shows at most."""
 SURE = 2.0
 """The least score of a fact that is shown below the floor of relevance: somebody is named, or asked
 for, or two words are in it. A single word of what was said is in small talk as well."""
@@ -286,7 +288,8 @@ class Keeper:
                 as of its commit, and only what may have changed is asked for.
             turn: Given for the message of a turn, which may ask for nothing, and told of what is
                 beside: below the floor of relevance no turns are found, and no facts that a word
-                alone speaks for; nor is a turn that is worth much less than the best one.
+                alone speaks for; nor is a turn that is worth much less than the best one, or one of
+                many facts of somebody for which nothing speaks but the name.
 
         Raises:
             StoreError: The store cannot be read.
@@ -306,7 +309,10 @@ class Keeper:
         def known(connection: Connection) -> None:
             empty[:] = [one for one in some if not _HAS_FACTS.rows(connection, of=one)]
             full = [scope for scope in some if scope not in empty]
-            facts[:] = search(connection, full, query, at=now, as_of=as_of, limit=FACTS_FOUND)
+            limit, telling = (FACTS_FOUND, False) if turn is None else (FACTS_SHOWN, True)
+            facts[:] = search(
+                connection, full, query, at=now, as_of=as_of, limit=limit, telling=telling
+            )
             if turn is not None:
                 turn.orders = standing(connection, full, at=now)
 

@@ -197,7 +197,7 @@ class MemoryOperations:
             elif hit.turn in history:
                 row["reason"] = "stands in the history that the model reads anyway"
             elif line not in above | held:
-                row["reason"] = _below(aside)
+                row["reason"] = _below(aside, hit)
             elif line not in clear:
                 row["reason"] = "text of others that the sanitizers do not let pass"
             elif line not in fits:
@@ -501,7 +501,7 @@ def _line(hit: Hit, worth: Mapping[tuple[str, str], float]) -> dict[str, Any]:
     }
 
 
-def _below(aside: Aside) -> str:
+def _below(aside: Aside, hit: Hit) -> str:
     """Say why a message of a turn leaves out what its words find."""
     from hookgate.builtin_plugins.memory.recall.ranker import FLOOR
 
@@ -510,6 +510,8 @@ def _below(aside: Aside) -> str:
             f"below the floor of relevance: the nearest turn comes to {aside.near:.2f}, and "
             f"{FLOOR} is the least"
         )
+    if hit.kind == "fact":
+        return "others say more, or nothing but whom it is about speaks for it"
     return f"worth less than {CUT} of the best"
 
 

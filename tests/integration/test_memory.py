@@ -112,7 +112,7 @@ class Talk:
     def recalled(self) -> str:
         """What the model got to read last of what is remembered."""
         return "\n".join(
-            piece.text for piece in blocks(self.request) if "[Recalled for this" in piece.text
+            piece.text for piece in blocks(self.request) if "[Recalled: " in piece.text
         )
 
 

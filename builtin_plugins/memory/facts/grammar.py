@@ -36,6 +36,7 @@ class Relation:
         asks: Words of a question that it answers.
         opposes: The relation that cannot hold of the same value.
         lasting: Whether it outlasts whom it is of; of a role: whom it names.
+        many: Whether people have so many that whom they are of alone says too little.
         gender: Of a role: which pronouns may stand for it; "" for any other relation.
     """
 
@@ -46,6 +47,7 @@ class Relation:
     asks: tuple[str, ...] = ()
     opposes: str = ""
     lasting: bool = False
+    many: bool = False
     gender: str = ""
 
 

@@ -51,6 +51,7 @@ HOPS = 2
 """How far the walk goes: my dog, Luna, what is known of her."""
 
 _TOKEN = re.compile(r"[\w'’.-]*\w")
+_FIRST = re.compile(r"\b(?:i|me|my|mine|we|us|our|ours)\b", re.IGNORECASE)
 _PAST = re.compile(
     r"\b(?:used to|before|previous(?:ly)?|former(?:ly)?|past|earlier|back then|did i|was i|"
     r"were we|once|ever|history|originally|old)\b",
@@ -67,6 +68,13 @@ class _Found:
     row: Row
     score: float = 0.0
     why: dict[str, None] = field(default_factory=dict)
+    telling: bool = False
+
+    @property
+    def answers(self) -> bool:
+        """Whether more than whom it is about speaks for it, or there are few of its kind."""
+        row = self.row
+        return self.telling or row.kind == "note" or not vocabulary().relation(row.relation).many
 
 
 Mode = Literal["now", "past", "as_of"]
@@ -144,8 +152,9 @@ class _Search:
             for scope in self._scopes:
                 yield from query.rows(self._connection, of=scope, key=key, at=self._at, most=limit)
 
-    def _add(self, row: Row, score: float, why: str) -> None:
+    def _add(self, row: Row, score: float, why: str, *, telling: bool = False) -> None:
         found = self.found.setdefault(row.number, _Found(row))
+        found.telling |= telling
         if why not in found.why:
             found.why[why] = None
             found.score += score
@@ -155,7 +164,7 @@ class _Search:
         tokens = _TOKEN.findall(query)[:MAX_TOKENS]
         reached: dict[str, str] = {}
         asked = _asked_relations(tokens)
-        self._asked(asked, reached)
+        self._asked(asked, reached, own=_FIRST.search(query) is not None)
         self._named(tokens, reached)
         told = {USER}
         for _ in range(HOPS):
@@ -175,15 +184,16 @@ class _Search:
         for found in self.found.values():
             row = found.row
             if row.subject != USER and row.relation in asked:
-                self._add(row, ASKED / 2, f"asks for: {asked[row.relation]}")
+                word = asked[row.relation]
+                self._add(row, ASKED / 2, f"asks for: {word}", telling=bool(terms_of(word)))
 
-    def _asked(self, asked: Mapping[str, str], reached: dict[str, str]) -> None:
+    def _asked(self, asked: Mapping[str, str], reached: dict[str, str], *, own: bool) -> None:
         """Find what is asked of the asker: `my dog`, `where do I live`."""
         for relation in list(asked)[:MAX_RELATIONS]:
             role = vocabulary().is_role(relation)
             score = ASKED if role or kind_of_value(relation) else WORD + OWN
             for row in self._rows("relation", [relation]):
-                self._add(row, score, f"asks for: {asked[relation]}")
+                self._add(row, score, f"asks for: {asked[relation]}", telling=own)
                 if role:
                     self._reach(row, reached)
             if role:
@@ -222,8 +232,10 @@ class _Search:
                 continue
             numbered = _numbered(self._mode)
             for row in numbered.rows(self._connection, best, of=scope, at=self._at):
+                named = set(terms_of(row.subject_name))
                 for word in why[row.number]:
-                    self._add(row, scores[row.number] / len(why[row.number]), f"word: {word}")
+                    score = scores[row.number] / len(why[row.number])
+                    self._add(row, score, f"word: {word}", telling=word not in named)
 
 
 def _asked_relations(tokens: Sequence[str]) -> dict[str, str]:
@@ -271,6 +283,7 @@ def search(
     at: datetime,
     as_of: datetime | None,
     limit: int,
+    telling: bool = False,
 ) -> list[Hit]:
     """Return the facts and notes of `scopes` that a message is about, the best first.
 
@@ -282,6 +295,8 @@ def search(
         as_of: The time for which is asked; None for now. What has ended is then found too where
             the words ask for the past.
         limit: How many at most.
+        telling: Whether those are left out of which people have many, such as what they like or
+            did, where nothing but whom they are about speaks for them.
     """
     if not scopes or limit < 1:
         return []
@@ -298,4 +313,6 @@ def search(
         found.found.values(),
         key=lambda one: (-one.score * (0.5 + one.row.confidence / 2), -one.row.number),
     )
+    if telling:
+        ranked = [one for one in ranked if one.answers]
     return [hit_of(one.row, one.score, tuple(one.why)) for one in ranked[:limit]]

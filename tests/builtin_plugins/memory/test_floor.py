@@ -56,6 +56,37 @@ async def test_below_the_floor_facts_need_more_than_a_word(tmp_path: Path) -> No
         assert said.text in await found("what do I like?", floor=True)
 
 
+async def test_a_turn_shows_no_fact_of_many_for_a_name_alone(tmp_path: Path) -> None:
+    likes, plans = "Anna likes painting chess boards", "Anna plans: "
+    said = replace(
+        DOG,
+        text="My sister Anna likes painting chess boards. Anna is allergic to nuts. "
+        "Anna is going to visit Rome next month.",
+    )
+    async with opened_store(tmp_path) as store:
+        await store.migrate("memory", tables.METADATA, tables.SCRIPTS)
+        keeper = Keeper(make_host(), store, None, MemorySettings)
+        await store.write(lambda connection: learn([said], connection, redact=lambda text: text))
+
+        async def found(query: str, *, turn: bool = True) -> str:
+            hits = await keeper.search([said.scope], query, turn=Aside() if turn else None)
+            return "\n".join(hit.text for hit in hits)
+
+        everything = await found("Is Anna around tonight?", turn=False)
+        assert likes in everything
+        assert plans in everything
+
+        some = await found("Is Anna around tonight?")
+        assert "allergic" in some
+        assert likes not in some
+        assert plans not in some
+        assert plans not in await found("When does Anna get up?")
+        assert plans in await found("When does Anna go to Rome?")
+        assert plans in await found("What plans does Anna have?")
+        assert likes in await found("Does Anna still paint?")
+        assert likes in await found("What does Anna like?")
+
+
 @pytest.mark.parametrize(
     ("message", "own"),
     [
