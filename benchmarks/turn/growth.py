@@ -159,7 +159,8 @@ def copied(database: Path, sessions: int, turns: int) -> None:
         total = sessions * turns * len(said)
         db.execute("UPDATE storage_positions SET last = ?", (total,))
         # Nobody is to learn from them.
-        db.execute("UPDATE discovery_cursor SET cursor = ?", (str(total),))
+        for learner in ("discovery", "memory"):
+            db.execute(f"UPDATE {learner}_cursor SET cursor = ?", (str(total),))
 
 
 def _messages(
