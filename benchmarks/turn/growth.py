@@ -337,6 +337,9 @@ async def content(
             asks = []
             for size in sizes:
                 running = await start(stack, Path(folder) / str(size), made(size))
+                # Each text is looked at once, when it is shown for the first time.
+                for text in messages(WARM + rounds, seed=23):
+                    await running.ask(text, "peer0")
                 asks.append(_same_peer(running))
             taken = await in_turns(asks, rounds)
     return figures(what, unit, sizes, taken)

@@ -187,6 +187,8 @@ class Plugin:
             if len(self._takers) < MOST_SERIES:
                 self._takers[key] = series
         for source, takers in series:
+            if (field := source.value) and field not in record.fields:
+                continue
             value = source.figure(record.fields)
             if value is not None:
                 for take in takers:

@@ -111,20 +111,24 @@ class Instruments:
         for one in declared:
             for source in one.sources:
                 self._by_record.setdefault(source.record, []).append((one, source))
-        # By what records of a name are told apart; of a list in a record that is not known.
-        self._words = {
-            name: sorted({label.field or label.name for one, _ in readers for label in one.labels})
+        # By what records of a name are told apart, and whether that it is there is all that counts;
+        # of a list in a record that is not known.
+        self._labels = {
+            name: sorted(
+                {(one.field or one.name, one.truth) for by, _ in readers for one in by.labels}
+            )
             for name, readers in self._by_record.items()
             if not any(source.each for _, source in readers)
         }
 
     def key_of(self, record: MetricRecord) -> Hashable | None:
         """Return what says which series `record` belongs to; None where it may be to many."""
-        words = self._words.get(record.name)
-        if words is None:
+        labels = self._labels.get(record.name)
+        if labels is None:
             return None
-        key = record.name, *map(record.fields.get, words)
+        found = record.fields.get
         try:
+            key = record.name, *[not found(at) if truth else found(at) for at, truth in labels]
             hash(key)
         except TypeError:  # whoever records it writes what it likes
             return None

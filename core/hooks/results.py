@@ -10,6 +10,7 @@ import types
 import typing
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from itertools import repeat
 from typing import Any, TypeGuard
 
 from hookgate.core.domain.errors import StartError
@@ -161,8 +162,7 @@ def _group(cls: type, item: Expected) -> Expected:
         if type(value) not in known and not (isinstance(value, cls) and _is_group(value)):
             return False
         if item.check is _nothing:
-            classes = item.classes
-            return not [one for one in value if not isinstance(one, classes)]
+            return all(map(isinstance, value, repeat(item.classes)))
         return all(map(item.fits, value))
 
     return Expected((), check, f"{cls.__name__} of {item.text}", item)

@@ -131,7 +131,7 @@ class Tariff:
         parts = self._fee
         for name, rate in self._exact.items():
             if count := getattr(usage, name):
-                parts += count * rate.at(size)
+                parts += count * (rate.at(size) if rate.tiers else rate.base)
         return -(-parts // self._unit)
 
     def worst(self, input_tokens: int, output_tokens: int, *, plain: bool = False) -> int:
@@ -174,7 +174,8 @@ class Tariff:
         usual = rates["input_tokens"].at(size)
         parts = 0
         for name in CACHED:
-            parts += getattr(usage, name) * (usual - rates[name].at(size))
+            if count := getattr(usage, name):
+                parts += count * (usual - rates[name].at(size))
         return parts // self._unit
 
 

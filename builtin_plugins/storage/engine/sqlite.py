@@ -34,7 +34,7 @@ class FileIdentity:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path = str(path)  # a path is made text anew each time
         self._identity = self._look()
 
     def check(self) -> None:
