@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from hookgate import QUESTIONS, Event, EventStream, ModelRef, StoreError, Turn, TurnHandle, TurnKey
+from hookgate.builtin_plugins.compat import drop
 from hookgate.builtin_plugins.compat.answers import Wire, WireFrame, Written
 from hookgate.builtin_plugins.compat.errors import interrupted, request_id
 from hookgate.builtin_plugins.compat.settings import DENIED
@@ -257,7 +258,8 @@ class AnswerDelivery:
 
     def with_model(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Return the headers of an answer, with the model that gave it."""
-        return {**headers, "x-hookgate-model": str(self._handle.turn[RAN])}
+        turn = self._handle.turn
+        return {**headers, "x-hookgate-model": str(turn[RAN]), **drop.header(turn)}
 
     async def _send(self, stream: EventStream) -> None:
         self._stream = stream

@@ -84,6 +84,7 @@ class Asked:
         foreign: What of it no other wire can carry, by name.
         free_text: Tools of Chat, and calls of them, that are written in free text, by place: no
             other wire but Responses can carry them.
+        dropped: What of it a model of another wire is not told, by place, as the operator has it.
         hosted: The tools that the provider would run, by their types.
         substitutes: The models that the provider may ask in the place of the one that is named.
         session: What the body names the client's session.
@@ -103,6 +104,7 @@ class Asked:
     body: Mapping[str, Any]
     foreign: tuple[str, ...] = ()
     free_text: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
     hosted: tuple[str, ...] = ()
     substitutes: tuple[str, ...] = ()
     session: str = ""

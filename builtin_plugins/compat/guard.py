@@ -7,10 +7,11 @@ and what is on record is as in every other turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import Any
 
 from aiohttp import web
 
@@ -37,7 +38,7 @@ from hookgate import (
     principal_of,
     upper_bound,
 )
-from hookgate.builtin_plugins.compat import embeddings
+from hookgate.builtin_plugins.compat import drop, embeddings
 from hookgate.builtin_plugins.compat.answers import Wire
 from hookgate.builtin_plugins.compat.delivery import RAN, AnswerDelivery
 from hookgate.builtin_plugins.compat.errors import (
@@ -101,6 +102,8 @@ SPARE = 5.0
 
 DENIED_ROUNDS = 3
 """Rounds in which a model has its calls denied; then the turn ends."""
+
+LEAVE_OUT = "leave it out, or have it dropped: `drop` in [plugin.compat]"
 
 SESSION_HEADERS = ("x-claude-code-session-id", "session-id")
 LONGEST_SESSION = 200
@@ -335,6 +338,9 @@ class Guard:
         named = asked.conversation or _named_session(request, asked.session)
         session = named or restored.session or new_id("once")
         found = self._meant(principal, asked, wire, session, request.headers.get(HEADER, ""))
+        other = any(self.models.wire(ref) != asked.wire for ref in found.refs)
+        if other or found.mode == AGENT:
+            asked = drop.without(asked, wire, self.settings.drop)
         asking = Asking(
             request, wire, principal, asked, found, session, bool(named), keeper, restored
         )
@@ -404,7 +410,7 @@ class Guard:
         able = [ref for ref, why in zip(refs, left, strict=True) if why is None]
         if not able:
             told = f"{refs[0]} speaks another wire, which cannot carry it"
-            raise bad(left[0] or "", told, action="leave it out")
+            raise bad(left[0] or "", told, action=LEAVE_OUT)
         return able
 
     def _check(self, principal: Principal, asked: Asked, refs: Sequence[ModelRef]) -> None:
@@ -549,7 +555,9 @@ class Guard:
 
     # -- within the turn -----------------------------------------------------------------
 
-    def refusal(self, turn: Turn, request: ModelRequest) -> Refusal | None:
+    def refusal(
+        self, turn: Turn, request: ModelRequest
+    ) -> Refusal | Coroutine[Any, Any, None] | None:
         """Refuse a model that was denied its calls too often, or that cannot take the request."""
         if request.embed is not None:
             turn[RAN] = request.model
@@ -570,8 +578,12 @@ class Guard:
             return Refusal(
                 code=NOT_CARRIED,
                 message=f"`{name}`: {request.model} speaks another wire, which cannot carry it",
-                action="leave it out",
+                action=LEAVE_OUT,
             )
+        as_it_came = turn.verbatim and self.models.wire(request.model) == asked.wire
+        if asked.dropped and not as_it_came:
+            return drop.tell(self.host, turn, asked, request.model)
+        drop.forget(turn)
         return None
 
     def held(self, request: web.Request) -> float:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hookgate import Access, ConfigError, Host, ModelRequest, Problem, Refusal, Routes, Turn
 from hookgate.builtin_plugins.compat.settings import (
@@ -106,7 +106,9 @@ class Plugin:
         routes.error_code(NOT_CARRIED, 400, "The model's wire cannot carry a field of the request.")
 
     @hookimpl
-    def before_model_call(self, turn: Turn, request: ModelRequest) -> Refusal | None:
+    def before_model_call(
+        self, turn: Turn, request: ModelRequest
+    ) -> Refusal | Coroutine[Any, Any, None] | None:
         """Refuse a call of a model that was denied too often, or that cannot take the request."""
         return None if self._guard is None else self._guard.refusal(turn, request)
 

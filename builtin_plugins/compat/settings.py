@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from random import Random
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from hookgate import Host, ModelRef, Problem, Section
 
@@ -115,6 +115,25 @@ def _table(value: Any) -> Any:
     return {name: tuple(one) if isinstance(one, list) else one for name, one in given.items()}
 
 
+WHOLE = frozenset(
+    (
+        *("model", "messages", "input", "system", "instructions", "tools", "stream", "type"),
+        *("content", "role", "max_tokens", "max_completion_tokens", "max_output_tokens"),
+        *("conversation", "previous_response_id", "file_id", "file_url"),
+    )
+)
+"""Fields without which a request is another one."""
+
+
+def _droppable(name: str) -> str:
+    if name in WHOLE or set(name) & set(".[]* "):
+        raise ValueError(
+            "expected the name of a field alone, such as `seed`, and none without which a request "
+            f"is another one: {', '.join(sorted(WHOLE))}"
+        )
+    return name
+
+
 class CompatSettings(Section):
     """``[plugin.compat]``: endpoints that speak the vendors' wires."""
 
@@ -129,6 +148,10 @@ class CompatSettings(Section):
     """The provider of a model that a request of OpenAI's wire names without one."""
     anthropic: Name = "anthropic"
     """The provider of a model that a request of Anthropic's wire names without one."""
+    drop: tuple[Annotated[Name, AfterValidator(_droppable)], ...] = ()
+    """The fields of requests that are dropped where they go to an agent, or to a model of another
+    wire: `cache_control`, `seed`. What is dropped is on record; any other that such a model cannot
+    be told is a 400."""
     provider_tools: tuple[Name, ...] = ()
     """Globs of the types of tools that a provider may run itself, such as `web_search_*`: nobody
     judges their calls one by one."""
