@@ -302,7 +302,7 @@ class Turns:
         snapshot = self.snapshot()
         believed = host.settings.gateway.believe_client_flags
         taint = request.taint if parent is None else request.taint | parent.taint
-        own = _offerable(snapshot.tools, request)
+        own, now = _offerable(snapshot.tools, request), host.clock.now()
 
         turn = Turn(
             id=turn_id,
@@ -318,6 +318,7 @@ class Turns:
                 provenance=origin.provenance,
                 principal=principal.id,
                 turn=turn_id,
+                created=now,
             ),
             snapshot=snapshot,
             plan=self._plan(agent, request),
@@ -335,7 +336,7 @@ class Turns:
             raw=request.raw,
             client_tools=admitted(request.client_tools, own, principal, believed),
             parent=parent,
-            started=host.clock.now(),
+            started=now,
             caller=self._inner.make,
         )
         if request.verbatim:

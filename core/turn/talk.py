@@ -105,7 +105,15 @@ def give(host: Host, turn: Turn, answer: TurnAnswer) -> None:
     """Answer a turn with what a plugin says, and not with what a model does."""
     text = well_formed(answer.text)
     taint = turn.taint | answer.taint
-    turn.messages.append(Message(role="assistant", parts=(Text(text),), taint=taint, turn=turn.id))
+    turn.messages.append(
+        Message(
+            role="assistant",
+            parts=(Text(text),),
+            taint=taint,
+            turn=turn.id,
+            created=host.clock.now(),
+        )
+    )
     turn.emit(Event("text", {"text": host.secrets.redact(text)}, scope="chat"))
 
 
@@ -465,7 +473,7 @@ class Rounds:
     async def _read(self, call: ModelCall) -> Message:
         """Pass an answer on while it comes; keep of a torn one what its reader has seen."""
         turn, most = self._turn, self._host.settings.turn.max_tool_calls
-        reply = Reply(turn, self._host.secrets, most=most)
+        reply = Reply(turn, self._host.secrets, self._host.clock.now, most=most)
         events = call.events()
         try:
             async for event in events:

@@ -90,6 +90,20 @@ async def test_the_clock_is_the_gateways(gateway: Callable, clock: TurnedClock) 
         assert (running.host.clock.now() - before).total_seconds() == clock.monotonic() == 9000
 
 
+async def test_what_is_said_is_said_by_the_gateways_clock(
+    gateway: Callable, model: ScriptedModel, clock: TurnedClock
+) -> None:
+    model.steps = [say("noted")]
+    async with gateway() as running:
+        clock.turn(hours=2, minutes=30)
+        turn = await running.chat("remember this")
+
+    assert [(one.role, one.created.isoformat()) for one in turn.messages] == [
+        ("user", "2026-03-01T14:30:00+00:00"),
+        ("assistant", "2026-03-01T14:30:00+00:00"),
+    ]
+
+
 def test_a_clock_begins_where_a_test_says() -> None:
     assert TurnedClock(datetime(2030, 1, 1, tzinfo=UTC)).now().year == 2030
 

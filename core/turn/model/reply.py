@@ -23,6 +23,9 @@ from hookgate.core.turn.tools.call import of_client
 from hookgate.core.turn.tools.sound import sound_use
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
     from hookgate.core.domain.messages import Part, Taint
     from hookgate.core.domain.models import ModelEvent
     from hookgate.core.domain.ports import Secrets
@@ -42,6 +45,7 @@ class Reply:
     Args:
         turn: Whose answer it is.
         secrets: Masks what the client is shown.
+        now: Returns the time in UTC.
         most: Calls that are shown to the client, since they may run.
 
     Of a request that is passed on as it came, the client is told what the answer came as, too:
@@ -52,8 +56,11 @@ class Reply:
         came: The calls as they came, by the id that they have kept.
     """
 
-    def __init__(self, turn: Turn, secrets: Secrets, *, most: int) -> None:
+    def __init__(
+        self, turn: Turn, secrets: Secrets, now: Callable[[], datetime], *, most: int
+    ) -> None:
         self._turn = turn
+        self._now = now
         self._secrets = secrets
         self._most = most
         self._parts: list[Part] = []
@@ -115,7 +122,13 @@ class Reply:
         parts = self._parts if whole else [part for part in self._parts if isinstance(part, Text)]
         if not parts and not whole:
             return None
-        return Message(role="assistant", parts=tuple(parts), taint=taint, turn=self._turn.id)
+        return Message(
+            role="assistant",
+            parts=tuple(parts),
+            taint=taint,
+            turn=self._turn.id,
+            created=self._now(),
+        )
 
     def _call(self, event: ToolUseEvent) -> None:
         """Add a call, with an id that no call has that this answer's model has read or made."""
