@@ -114,7 +114,8 @@ def messages(count: int, since: int = 0) -> Iterator[tuple[str, str]]:
 
 async def turns(gateway: Running, count: int) -> float:
     """Return the CPU seconds of a turn, what goes on behind its answer included."""
-    await ask(gateway, messages(2 * PEERS))
+    # Who is asked has spoken before.
+    await ask(gateway, messages(2 * min(PEERS, count)))
     await asyncio.to_thread(gateway.rest)
     before = gateway.cpu()
     await ask(gateway, messages(count, 2 * PEERS))
@@ -203,7 +204,7 @@ def _serves(process: psutil.Process) -> bool:
 
 async def measure(*, quick: bool) -> list[Figure]:
     """Measure all of it."""
-    count, idle = (32, 100) if quick else (600, 2_000)
+    count, idle = (8, 20) if quick else (600, 2_000)
     token, _ = new_token()
     found: list[Figure] = []
     async with model() as upstream:
@@ -219,7 +220,7 @@ async def measure(*, quick: bool) -> list[Figure]:
                         Figure(name=f"a turn, {kind}", value=seconds * 1e3, unit="ms of CPU"),
                     ]
                     if not vectors:
-                        each = await chunks(gateway, 4 if quick else 40)
+                        each = await chunks(gateway, 1 if quick else 40)
                         found.append(Figure(name="chunks", value=1 / each, unit="a second of CPU"))
                         found += [
                             Figure(name="a socket", value=held[0] / 1024, unit="KB"),

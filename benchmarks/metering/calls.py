@@ -5,7 +5,7 @@
 The first figures are the processor time of the event loop's thread for what the plugin does around
 one call, in a gateway that otherwise does nothing. Then 64 writers commit a row each, as a turn
 commits its answer, with a row of the ledger before it and without. The last ones are reports over a
-million rows (20,000 with ``--quick``), of 30 days, 20 models and 5,000 sessions, once they are in
+million rows (2,000 with ``--quick``), of 30 days, 20 models and 5,000 sessions, once they are in
 the sums.
 """
 
@@ -176,15 +176,15 @@ def main() -> None:
     figures = [
         Figure(
             name=f"around a call, {name}",
-            value=asyncio.run(around_a_call(section, 300 if quick else 3000)),
+            value=asyncio.run(around_a_call(section, 30 if quick else 3000)),
             unit="us",
             goal=150.0,
         )
         for name, section in WAYS.items()
     ]
-    rows = WRITERS * (10 if quick else 60)
+    rows = WRITERS * (2 if quick else 60)
     sides = [partial(measured, rows, metered=metered) for metered in (False, True)]
-    alone, both = interleaved(sides, rounds=3 if quick else 7)
+    alone, both = interleaved(sides, rounds=1 if quick else 7)
     figures.append(
         Figure(
             name=f"answers alone / behind a row of the ledger, {WRITERS} writers",
@@ -195,7 +195,7 @@ def main() -> None:
         )
     )
     with tempfile.TemporaryDirectory() as folder:
-        figures += asyncio.run(reported(Path(folder), 20_000 if quick else 1_000_000))
+        figures += asyncio.run(reported(Path(folder), 2_000 if quick else 1_000_000))
     report("Metering", figures)
 
 

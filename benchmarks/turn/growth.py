@@ -111,7 +111,8 @@ async def settled() -> None:
 
 async def in_turns(asks: Sequence[Ask], rounds: int) -> list[float]:
     """Return the median CPU seconds of one turn of each; the sides take turns."""
-    texts = messages(WARM + rounds, seed=23)
+    warm = min(WARM, rounds)
+    texts = messages(warm + rounds, seed=23)
     taken: list[list[float]] = [[] for _ in asks]
     await settled()
     for number, text in enumerate(texts):
@@ -120,7 +121,7 @@ async def in_turns(asks: Sequence[Ask], rounds: int) -> list[float]:
                 gc.collect()
             begun = time.process_time()
             await one(text)
-            if number >= WARM:
+            if number >= warm:
                 times.append(time.process_time() - begun)
     return [statistics.median(times) for times in taken]
 
@@ -397,14 +398,14 @@ def figures(
 
 
 PARTS: dict[str, tuple[Callable[..., Awaitable[list[Figure]]], Sequence[int], Sequence[int]]] = {
-    "history": (history, HISTORY, (5, 200)),
-    "sessions": (sessions, SESSIONS, (100, 2000)),
-    "peers": (peers, PEERS, (32, 300)),
-    "turns": (turns, TURNS, (32, 200)),
-    "ledger": (ledger, LEDGER, (1000, 30_000)),
-    "audit": (audit, AUDIT, (1000, 30_000)),
-    "cards": (with_cards, CARDS, (15, 100)),
-    "capabilities": (with_capabilities, CAPABILITIES, (100, 1000)),
+    "history": (history, HISTORY, (5, 50)),
+    "sessions": (sessions, SESSIONS, (20, 200)),
+    "peers": (peers, PEERS, (4, 20)),
+    "turns": (turns, TURNS, (4, 20)),
+    "ledger": (ledger, LEDGER, (100, 1_000)),
+    "audit": (audit, AUDIT, (100, 1_000)),
+    "cards": (with_cards, CARDS, (15, 60)),
+    "capabilities": (with_capabilities, CAPABILITIES, (20, 100)),
 }
 """What is measured, with the sizes of the long form and those of the short one."""
 
@@ -414,7 +415,7 @@ async def measure(names: Sequence[str], *, quick: bool) -> list[Figure]:
     for name in names:
         print(f"-- {name}", flush=True)
         part, sizes, few = PARTS[name]
-        found += await part(few if quick else sizes, 10 if quick else ROUNDS)
+        found += await part(few if quick else sizes, 3 if quick else ROUNDS)
     return found
 
 

@@ -291,7 +291,7 @@ def main() -> None:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(SERVERS[name](**json.loads(settings)))
         return
-    rounds, each = (3, 10) if chosen.quick else (15, 40)
+    rounds, each = (1, 3) if chosen.quick else (15, 40)
     with tempfile.TemporaryDirectory() as home, ExitStack() as stack:
         model = stack.enter_context(running("upstream"))
         servers = {

@@ -149,8 +149,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
     limit = raise_file_limit()
-    count = 500 if quick else min(10_000, limit - 1000)
-    seconds, rounds = (2.0, 1) if quick else (8.0, 3)
+    count = 100 if quick else min(10_000, limit - 1000)
+    seconds, rounds = (0.3, 1) if quick else (8.0, 3)
     with ExitStack() as stack:
         ours, bare = (stack.enter_context(running(name)) for name in ("hookgate", "aiohttp"))
         ours_kb, ours_without, ours_beside = run(ours, count, seconds=seconds, rounds=rounds)

@@ -58,7 +58,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
-    count, rounds = (10_000, 3) if quick else (30_000, 7)
+    count, rounds = (1_000, 1) if quick else (30_000, 7)
     with ExitStack() as stack:
         servers = [stack.enter_context(running(name)) for name in NAMES]
         ours, bare, uvicorn = interleaved(

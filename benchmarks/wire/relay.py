@@ -345,14 +345,14 @@ def first(bench: Bench, number: int) -> list[Figure]:
 
 
 def measure(base: str, *, quick: bool) -> list[Figure]:
-    short, long = (100, 300) if quick else (SHORT, LONG)
+    short, long = (20, 60) if quick else (SHORT, LONG)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         bench = Bench(base, runner)
         try:
             return [
-                *chunks(bench, short, 3 if quick else 9),
+                *chunks(bench, short, 1 if quick else 9),
                 *growth(bench, short, long),
-                *first(bench, 40 if quick else 200),
+                *first(bench, 10 if quick else 200),
             ]
         finally:
             bench.close()
