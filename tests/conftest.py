@@ -15,6 +15,7 @@ import pytest
 import typer.core
 import typer.main
 import yaml
+from hypothesis.internal.conjecture import providers
 from typer import testing
 from typer.main import get_command
 
@@ -38,6 +39,19 @@ hypothesis.settings.load_profile("unit")
 # A process of tests holds millions of objects that stay: modules, and thousands of tests. They
 # need not be looked through again and again.
 gc.set_threshold(50_000, 20, 20)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems() -> None:
+    """Leave the constants of this repository out of the examples of the unit tests.
+
+    Hypothesis reads them from the source of every module that is loaded, which takes seconds, and
+    looks through all of them for each form of a value. With them, other examples would be tried
+    where other modules are loaded: by one file of tests alone, say.
+    """
+    if hypothesis.settings.get_current_profile_name() == "unit":
+        none = providers.Constants()
+        providers._get_local_constants = lambda: none
 
 
 def pytest_collection_finish() -> None:

@@ -341,6 +341,7 @@ def test_constraints_are_made_for_every_extra() -> None:
     assert extras.split(",") == list(PYPROJECT["project"]["optional-dependencies"])
 
 
+@pytest.mark.slow
 def test_a_gateway_without_extras_starts_and_answers(tmp_path: Path) -> None:
     modules = {
         module

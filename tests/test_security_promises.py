@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from functools import cache
 from pathlib import Path
@@ -34,9 +33,8 @@ def test_a_promise_names_tests_that_exist() -> None:
 @cache
 def functions(path: str) -> set[str]:
     """The names of all functions in a file."""
-    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    return {node.name for node in ast.walk(tree) if isinstance(node, kinds)}
+    text = (ROOT / path).read_text(encoding="utf-8")
+    return set(re.findall(r"^ *(?:async )?def (\w+)\(", text, re.MULTILINE))
 
 
 def test_what_is_not_promised_is_said_too() -> None:

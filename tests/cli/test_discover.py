@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.cli.conftest import CommandLine, Served
+from tests.cli.conftest import FEW, CommandLine, Served
 from tests.support.examples import sampled
 
 # Words alone find what these ask for; the model would take seconds to load.
@@ -23,8 +23,8 @@ Use `gh issue list`.
 
 
 @pytest.fixture
-def builtin_plugins() -> None:
-    """All of them."""
+def builtin_plugins() -> tuple[str, ...]:
+    return (*FEW, "discovery")
 
 
 @pytest.fixture
@@ -142,8 +142,7 @@ def test_what_cannot_be_meant_is_refused_with_its_name(
 
 
 def test_without_the_plugin_it_is_said_what_is_missing(hookgate: CommandLine) -> None:
-    hookgate.config('[plugins]\ndisable = ["discovery", "embedding"]\n')
-    ran = hookgate("discover", "mail")
+    ran = hookgate("discover", "mail", HOOKGATE_PLUGINS__DISABLE='["discovery", "embedding"]')
     assert ran.code == 1
     assert "discovery" in ran.err
     assert "Traceback" not in ran.err

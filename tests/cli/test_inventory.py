@@ -3,14 +3,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import CommandLine
+from tests.cli.conftest import FEW, CommandLine
 
 CLOCK = "native:native:global:global:tool:clock"
 
 
 @pytest.fixture
-def builtin_plugins() -> None:
-    """All of them."""
+def builtin_plugins() -> tuple[str, ...]:
+    return (*FEW, "awareness", "discovery", "inventory", "wasm")
 
 
 @pytest.mark.slow

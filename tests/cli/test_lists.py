@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
-from tests.cli.conftest import CommandLine
+from tests.cli.conftest import CommandLine, Served
 
 EMPTY = {
     "schedules list": "[plugin.schedules.jobs.NAME]",
@@ -25,7 +27,10 @@ def builtin_plugins() -> None:
     """All of them."""
 
 
-def test_an_empty_list_says_how_it_is_filled(hookgate: CommandLine) -> None:
+def test_an_empty_list_says_how_it_is_filled(
+    hookgate: CommandLine, serve: Callable[[], Served]
+) -> None:
+    serve()
     told = {words: hookgate(*words.split()) for words in EMPTY}
     assert {ran.code for ran in told.values()} == {0}
     missing = {
@@ -34,7 +39,10 @@ def test_an_empty_list_says_how_it_is_filled(hookgate: CommandLine) -> None:
     assert missing == {}
 
 
-def test_a_list_is_a_table_on_eighty_columns(hookgate: CommandLine) -> None:
+def test_a_list_is_a_table_on_eighty_columns(
+    hookgate: CommandLine, serve: Callable[[], Served]
+) -> None:
+    serve()
     hookgate("turn", "what is 2*3?", "--peer", "ann")
     for words, heads in {
         "audit list": "at kind tool outcome session",

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 from tests.builtin_plugins.wasm.folders import constant, relay, tool, write_plugin
-from tests.cli.conftest import CommandLine
+from tests.cli.conftest import FEW, CommandLine
 
 GUESTS = Path(__file__).parents[2] / "examples" / "guests"
 ECHO = str(GUESTS / "echo-c")
 
 
 @pytest.fixture
-def builtin_plugins() -> None:
-    """All of them."""
+def builtin_plugins() -> tuple[str, ...]:
+    return (*FEW, "wasm")
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 UNUSED = (
     "alembic",
     "asyncpg",
@@ -50,6 +52,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_a_start_loads_what_it_needs_and_turns_load_nothing_on_the_event_loop(
     tmp_path: Path,
 ) -> None:

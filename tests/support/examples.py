@@ -9,10 +9,10 @@ import pytest
 from hypothesis import settings
 
 
-def examples(most: int) -> settings:
+def examples(most: int, **more: Any) -> settings:
     """Try so many with all examples (`make test-slow`), and a tenth among the unit tests."""
     whole = settings.get_current_profile_name() == "full"
-    return settings(max_examples=most if whole else max(1, most // 10))
+    return settings(max_examples=most if whole else max(1, most // 10), **more)
 
 
 def sampled(cases: Iterable[Any], every: int = 10) -> list[Any]:

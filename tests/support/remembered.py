@@ -27,6 +27,8 @@ from hookgate.builtin_plugins.discovery.sources import folders as capabilities
 from hookgate.builtin_plugins.storage import migrate
 from hookgate.builtin_plugins.storage.engine import sqlite
 from hookgate.builtin_plugins.storage.migrate import PluginTables
+from hookgate.core.plugins import loader
+from hookgate.core.plugins.checks import Manager
 from hookgate.kit import records, tooling
 from hookgate.kit.content.documents import Reading
 from hookgate.kit.functions.signatures import Signature
@@ -195,6 +197,41 @@ def schemas() -> Iterator[None]:
         patch.setattr(tooling, "read_signature", signature)
         patch.setattr(tooling, "arguments_model", model)
         patch.setattr(tooling, "_json_schema", schema)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def checked() -> Iterator[None]:
+    """Look through the hooks of a builtin plugin once: which there are, and that all are sound."""
+    marked, check = Manager._marked, loader.problems_with
+    marks: dict[type, Any] = {}
+    sound: set[tuple[type, frozenset[str]]] = set()
+
+    def own(plugin: object) -> bool:
+        return type(plugin).__module__.startswith("hookgate.builtin_plugins.")
+
+    def once(manager: Manager, plugin: object) -> Any:
+        if not own(plugin):
+            return marked(manager, plugin)
+        if type(plugin) not in marks:
+            marks[type(plugin)] = marked(manager, plugin)
+        return marks[type(plugin)]
+
+    def problems(manager: Manager, plugin: object, specs: Any, published: Any) -> list[str]:
+        if not own(plugin):
+            return check(manager, plugin, specs, published)
+        # Another plugin's hook that is not there is passed over, and not looked at.
+        key = type(plugin), frozenset(loader.idle_hooks(manager, plugin, published))
+        if key not in sound:
+            found = check(manager, plugin, specs, published)
+            if found:
+                return found
+            sound.add(key)
+        return []
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Manager, "_marked", once)
+        patch.setattr(loader, "problems_with", problems)
         yield
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.settings import WasmSettings
 
 OWNER = "cli:local:main"
+WAY_OUT = "egress"
 
 
 async def try_out(
@@ -40,13 +41,16 @@ async def try_out(
     Raises:
         HookgateError: The plugin cannot be loaded, or has no such tool.
     """
-    # The way out alone: no store, no policy, no plugins of others.
-    plugins = settings.plugins.model_copy(update={"entry_points": False, "replace": {}})
+    # The way out alone: no store, no policy, no plugins of others, and no names of them.
+    off = tuple(name for name in settings.plugins.disable if name == WAY_OUT)
+    plugins = settings.plugins.model_copy(
+        update={"entry_points": False, "replace": {}, "required": (), "disable": off}
+    )
     log = settings.log.model_copy(update={"level": "error"})
     alone = settings.model_copy(
-        update={"plugins": plugins, "log": log, "plugin": _only(settings, "egress")}
+        update={"plugins": plugins, "log": log, "plugin": _only(settings, WAY_OUT)}
     )
-    async with Gateway(alone, builtin=("egress",)) as gateway:
+    async with Gateway(alone, builtin=(WAY_OUT,)) as gateway:
         guests = Guests(gateway.host, wasm, Values(MemoryStore(METADATA)))
         try:
             loaded = await guests.load(package)

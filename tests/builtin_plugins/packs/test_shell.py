@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 from tests.builtin_plugins.packs.looking import looked_at
+from tests.support.examples import examples
 
 from hookgate.builtin_plugins.packs.shell import (
     MAX_CHARS,
@@ -147,7 +148,7 @@ def test_no_line_takes_long(piece: str) -> None:
     assert time.process_time() - began < 5
 
 
-@settings(max_examples=300, suppress_health_check=list(HealthCheck))
+@examples(300, suppress_health_check=list(HealthCheck))
 @given(st.lists(SHELL, max_size=25).map("".join) | st.lists(SHELL, max_size=25).map(" ".join))
 @example("cat <<E | xargs\nE\n")
 def test_nothing_makes_it_raise_and_what_it_finds_can_be_told(line: str) -> None:
@@ -155,14 +156,14 @@ def test_nothing_makes_it_raise_and_what_it_finds_can_be_told(line: str) -> None
     assert isinstance(flags.flags.executes_privileged, bool)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.text(max_size=60))
 def test_no_text_at_all_makes_it_raise(line: str) -> None:
     looked_at(line).flags()
 
 
 @pytest.mark.skipif(BASH is None, reason="there is no bash to hold it against")
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(120, suppress_health_check=list(HealthCheck))
 @given(lines=st.lists(st.lists(PIECES, max_size=12).map("".join), min_size=20, max_size=20))
 def test_bash_reads_the_same_words(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str]
@@ -223,7 +224,7 @@ def every(script: CommandList) -> Iterator[list[str]]:
 
 
 @pytest.mark.skipif(BASH is None, reason="there is no bash to hold it against")
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(60, suppress_health_check=list(HealthCheck))
 @given(lines=st.lists(st.lists(LINES, min_size=2, max_size=14), min_size=20, max_size=20))
 def test_bash_runs_nothing_that_was_not_seen(
     tmp_path_factory: pytest.TempPathFactory, lines: list[list[str]]

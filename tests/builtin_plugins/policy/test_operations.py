@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
+from tests.builtin_plugins.policy.conftest import Near
 from tests.builtin_plugins.policy.test_plugin import SENDS, Gate
 from tests.builtin_plugins.turns import make_host
 
@@ -38,12 +38,6 @@ cases:
 """
 
 
-@contextlib.asynccontextmanager
-async def near() -> AsyncIterator[apart.Child]:
-    """A child without a process."""
-    yield apart.Child(cast("Any", None))
-
-
 @pytest.fixture
 async def gate(tmp_path: Path) -> AsyncIterator[Gate]:
     file = tmp_path / "mail.yaml"
@@ -57,6 +51,7 @@ async def gate(tmp_path: Path) -> AsyncIterator[Gate]:
         yield Gate(host, plugin)
 
 
+@pytest.mark.usefixtures("near")
 async def test_rules_are_checked_with_the_line_of_what_is_wrong(gate: Gate) -> None:
     good = await gate.do("policy.check", rules=RULES)
     assert (good.ok, good.rules, good.problems) == (True, ["no-mail-to-strangers"], [])
@@ -72,6 +67,7 @@ async def test_rules_are_checked_with_the_line_of_what_is_wrong(gate: Gate) -> N
     assert "a second rule" in twice.problems[-1].found
 
 
+@pytest.mark.usefixtures("near")
 async def test_a_question_that_would_outlast_its_turn_is_wrong_as_on_the_command_line(
     gate: Gate,
 ) -> None:
@@ -81,6 +77,7 @@ async def test_a_question_that_would_outlast_its_turn_is_wrong_as_on_the_command
     assert "its turn ends after" in late.problems[0].found
 
 
+@pytest.mark.usefixtures("near")
 async def test_cases_are_tried_by_the_text_and_the_settings(gate: Gate) -> None:
     tried = await gate.do("policy.test", rules=RULES, cases=CASES)
     assert (tried.ok, tried.passed, tried.failed, tried.left) == (False, 1, 1, 0)
@@ -94,6 +91,7 @@ async def test_cases_are_tried_by_the_text_and_the_settings(gate: Gate) -> None:
     assert broken.problems[0].file == "rules.test.yaml"
 
 
+@pytest.mark.usefixtures("near")
 async def test_a_condition_that_goes_on_for_too_long_is_denied_as_by_a_gateway(gate: Gate) -> None:
     loop = "args.l.all(a, args.l.all(b, args.l.all(c, a + b + c > 0)))"
     cases = CASES.replace("{to: bob}", f"{{l: [{', '.join(['1'] * 50)}]}}")
@@ -110,6 +108,7 @@ async def test_no_text_takes_more_than_its_time(
         await gate.do("policy.test", rules=RULES, cases=CASES)
 
 
+@pytest.mark.usefixtures("near")
 async def test_not_everybody_at_once_has_rules_tried(
     gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,8 +122,7 @@ async def test_not_everybody_at_once_has_rules_tried(
         running -= 1
         return {"ok": bool(work), "rules": [], "problems": []}
 
-    monkeypatch.setattr(apart, "_started", near)
-    monkeypatch.setattr(apart.Child, "ask", ask)
+    monkeypatch.setattr(Near, "ask", ask)
     waiting = [
         asyncio.create_task(gate.do("policy.check", rules=RULES)) for _ in range(apart.MOST_WAITING)
     ]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import pickle
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from tests.builtin_plugins.policy.ruling import facts
@@ -18,8 +16,7 @@ from tests.builtin_plugins.policy.test_replaying import Row, row
 from tests.builtin_plugins.turns import make_call, make_host, make_turn
 
 from hookgate import Decision, Effect, Event, Invocation, OperationModel, operation, operations_of
-from hookgate.builtin_plugins.policy.bench import apart, operations, workbench
-from hookgate.builtin_plugins.policy.bench.workbench import Workbench
+from hookgate.builtin_plugins.policy.bench import operations, workbench
 from hookgate.builtin_plugins.policy.plugin import Plugin
 from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.core.domain.errors import NotAllowedError, TurnError
@@ -77,26 +74,6 @@ class Replays(Gate):
         seq = len(self.record.rows) + 1
         call = facts("mail", arguments={"to": to})
         self.record.rows.append({**row(call, effect, seq=seq, second=seq % 3600), **more})
-
-
-class Near(apart.Child):
-    """Workbench here: that a process does is shown once, and its start takes a second."""
-
-    def __init__(self) -> None:
-        self._answers = Workbench()
-
-    async def ask(self, work: Mapping[str, Any]) -> dict[str, Any]:
-        said = self._answers.to(pickle.loads(pickle.dumps(work)))
-        return cast("dict[str, Any]", json.loads(json.dumps(said)))
-
-
-@pytest.fixture
-def near(monkeypatch: pytest.MonkeyPatch) -> None:
-    @asynccontextmanager
-    async def started() -> AsyncIterator[apart.Child]:
-        yield Near()
-
-    monkeypatch.setattr(apart, "_started", started)
 
 
 @pytest.fixture

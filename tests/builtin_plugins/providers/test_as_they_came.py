@@ -8,10 +8,11 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.builtin_plugins.providers.raw import RawServer
 from tests.builtin_plugins.providers.raw import Wire as Connection
+from tests.support.examples import examples
 
 from hookgate import (
     Frame,
@@ -45,7 +46,7 @@ WIRES: Mapping[str, Any] = {
     CHAT: OpenAIWire("acme", "http://acme.test/v1", None),
     MESSAGES: AnthropicWire("acme", "http://acme.test/v1", None),
 }
-SOME = settings(max_examples=40)
+SOME = examples(40)
 
 # -- a reader of requests, as small as another plugin's could be ------------------------
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from hookgate.builtin_plugins.memory.facts.grammar import EXPRESSIONS, TAIL, grammar, may_hold
 
@@ -18,7 +19,7 @@ def fitting(name: str) -> st.SearchStrategy[str]:
 
 
 @given(st.data())
-@settings(max_examples=300)
+@examples(300)
 def test_each_text_with_a_short_form_may_hold_one(data: st.DataObject) -> None:
     form = data.draw(st.sampled_from([form for form, _ in grammar().short_forms]))
     text = data.draw(st.from_regex(form))
@@ -27,7 +28,7 @@ def test_each_text_with_a_short_form_may_hold_one(data: st.DataObject) -> None:
 
 
 @given(fitting("time"))
-@settings(max_examples=300)
+@examples(300)
 def test_each_text_with_a_time_may_hold_one(text: str) -> None:
     assert may_hold("may_be_time", text)
 
@@ -39,7 +40,7 @@ def test_each_text_that_hands_something_over_has_a_colon_before_a_space(text: st
 
 
 @given(st.sampled_from(["reported", "trailing"]).flatmap(fitting), st.text(max_size=3))
-@settings(max_examples=300)
+@examples(300)
 def test_what_ends_a_text_is_found_in_its_last_letters(text: str, more: str) -> None:
     for name in ("reported", "trailing"):
         whole, looked_at = text + more, EXPRESSIONS[name].search
