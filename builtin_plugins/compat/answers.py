@@ -7,13 +7,16 @@ upstream speaks another wire, the writer makes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from hookgate import ErrorAnswer, Event, StopEvent, StopReason, Turn
+from aiohttp import web
+
+from hookgate import ErrorAnswer, Event, Host, StopEvent, StopReason, Turn
 from hookgate.builtin_plugins.compat.fields import Asked
-from hookgate.wire import TextFrames
+from hookgate.wire import TextFrames, dumps
 
 WireFrame: TypeAlias = dict[str, Any]
 """One event of a stream."""
@@ -82,6 +85,15 @@ class Wire:
     pings: bool = False
     last: str = ""
 
+    def whole(self, frames: Iterable[WireFrame], headers: Mapping[str, str]) -> web.Response:
+        """Return the answer in one piece that frames make."""
+        body = dumps(self.fold(frames))
+        return web.Response(body=body, content_type="application/json", headers=headers)
+
+    def name_of(self, frame: Mapping[str, Any]) -> str:
+        """Return the name of the event that a frame is sent as; "" for none."""
+        return str(frame.get("type", "")) if self.named else ""
+
 
 class Pieces(list[str]):
     """A text while it comes: joined once, at its end."""
@@ -143,3 +155,61 @@ def came_by(event: Event) -> list[WireFrame]:
     if raw is None:
         return []
     return list(raw.data) if isinstance(raw.data, list) else [raw.data]
+
+
+# -- a sign of life before an answer in one piece ------------------------------------------
+
+
+async def behind_white_space(
+    request: web.Request,
+    headers: Mapping[str, str],
+    answer: Coroutine[Any, Any, web.Response],
+    seconds: float,
+    host: Host,
+) -> web.StreamResponse:
+    """Return an answer, with white space before it while it is waited for.
+
+    Args:
+        request: The request.
+        headers: What is known of the answer's headers before the answer is there.
+        answer: Makes the answer.
+        seconds: How long each wait is; 0 for no white space.
+        host: Logs what fails behind white space.
+
+    Raises:
+        Exception: There is no answer, and nothing was sent. Where something was, the client could
+            take it for a whole answer: the connection is broken instead.
+    """
+    if not seconds:
+        return await answer
+    task = asyncio.ensure_future(answer)
+    begun: web.StreamResponse | None = None
+    try:
+        while not (await asyncio.wait((task,), timeout=seconds))[0]:
+            if begun is None:
+                kind = {"Content-Type": "application/json"}
+                begun = web.StreamResponse(headers={**headers, **kind})
+                await begun.prepare(request)
+            await begun.write(b" ")
+        if begun is None:
+            return task.result()
+        body = task.result().body
+        assert isinstance(body, bytes), "an answer in one piece is made of bytes"
+        await begun.write(body)
+        await begun.write_eof()
+        return begun
+    except ConnectionResetError:
+        if begun is None:
+            raise
+        return begun  # The client has gone, which whoever runs the turn sees as well.
+    except Exception as error:
+        if begun is None:
+            raise
+        host.log.warning(
+            "an answer failed behind its white space", path=request.path, exc_info=error
+        )
+        if (transport := request.transport) is not None:
+            transport.abort()
+        return begun
+    finally:
+        task.cancel()

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from hookgate import QUESTIONS, Event, EventStream, ModelRef, StoreError, Turn, TurnHandle, TurnKey
 from hookgate.builtin_plugins.compat import drop
-from hookgate.builtin_plugins.compat.answers import Wire, WireFrame, Written
+from hookgate.builtin_plugins.compat.answers import Wire, WireFrame, Written, behind_white_space
 from hookgate.builtin_plugins.compat.errors import interrupted, request_id
 from hookgate.builtin_plugins.compat.settings import DENIED
 from hookgate.builtin_plugins.compat.wires.responses_writer import ResponsesWriter
@@ -164,7 +164,6 @@ class AnswerDelivery:
     def _pass_on(self, stream: EventStream) -> None:
         """Send all that there is as one piece."""
         frames, self._frames = self._frames, []
-        named = self._wire.named
         events: list[tuple[str, bytes | TextFrames]] = []
         for frame in frames:
             if isinstance(frame, Comment):
@@ -175,7 +174,7 @@ class AnswerDelivery:
                 data: bytes | TextFrames = frame
             else:
                 one, data = frame, dumps(frame)
-            events.append((str(one.get("type", "")) if named else "", data))
+            events.append((self._wire.name_of(one), data))
         stream.put_all(events)
 
     def _over(self) -> None:
@@ -192,16 +191,19 @@ class AnswerDelivery:
 
     # -- as a whole, or while it comes -------------------------------------------------------
 
-    async def whole(self, headers: Mapping[str, str]) -> web.Response:
+    async def whole(self, headers: Mapping[str, str]) -> web.StreamResponse:
         """Return the answer in one piece.
 
         Raises:
-            Exception: What the turn ended with.
+            Exception: What the turn ended with, where nothing of an answer was sent.
         """
-        body = dumps(self._wire.fold([frame async for piece in self.pieces() for frame in piece]))
-        return web.Response(
-            body=body, content_type="application/json", headers=self.with_model(headers)
-        )
+
+        async def answer() -> web.Response:
+            frames = [frame async for piece in self.pieces() for frame in piece]
+            return self._wire.whole(frames, self.with_model(headers))
+
+        seconds = self._guard.settings.white_space_seconds
+        return await behind_white_space(self._request, headers, answer(), seconds, self._host)
 
     async def behind(self) -> WireFrame:
         """Take the answer to its end without its client; return it, also where it has failed."""

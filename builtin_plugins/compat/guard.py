@@ -189,7 +189,7 @@ class Guard:
         shelf = Shelf(host)
         self.kept = KeptResponses(host, shelf, settings)
         self.rounds = HiddenRounds(shelf)
-        self.answers = idempotency.KeptAnswers(host, shelf)
+        self.answers = idempotency.KeptAnswers(host, shelf, lambda: self.settings)
 
     def use(self, settings: CompatSettings) -> None:
         """Take over changed settings."""

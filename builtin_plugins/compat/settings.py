@@ -166,5 +166,9 @@ class CompatSettings(Section):
     keep_days: float = Field(default=30, ge=0, le=3650)
     """How many days a response of the Responses API is kept for whoever has asked for it, unless
     the request says `store: false`; 0 keeps none."""
+    white_space_seconds: float = Field(default=0, ge=0, le=3600)
+    """After how many seconds of waiting an answer in one piece begins with white space, and how
+    often more of it comes, so that nobody in between takes the connection for dead; 0 for never.
+    What fails behind it can have no status any more, so it breaks the connection."""
     cancel_on_disconnect: bool = True
     """Whether a turn is cancelled when its client goes away."""

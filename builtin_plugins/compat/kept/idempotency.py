@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from aiohttp import web
 
 from hookgate import EventStream, Host, Principal, StoreError, WireError, new_id
-from hookgate.builtin_plugins.compat.answers import Wire, WireFrame
+from hookgate.builtin_plugins.compat.answers import Wire, WireFrame, behind_white_space
 from hookgate.builtin_plugins.compat.errors import id_headers, interrupted
 from hookgate.builtin_plugins.compat.fields import bad
 from hookgate.builtin_plugins.compat.kept.shelf import Shelf, packed, unpacked
-from hookgate.builtin_plugins.compat.settings import REUSED
+from hookgate.builtin_plugins.compat.settings import REUSED, CompatSettings
 from hookgate.wire import dumps
 
 if TYPE_CHECKING:
@@ -162,11 +162,13 @@ class KeptAnswers:
     Args:
         host: The host.
         shelf: Has the rows.
+        settings: Returns the plugin's settings.
     """
 
-    def __init__(self, host: Host, shelf: Shelf) -> None:
+    def __init__(self, host: Host, shelf: Shelf, settings: Callable[[], CompatSettings]) -> None:
         self._host = host
         self._shelf = shelf
+        self._settings = settings
         self._runs: dict[tuple[str, str], KeptRun] = {}
 
     async def answer(
@@ -189,9 +191,13 @@ class KeptAnswers:
                 headers["idempotent-replayed"] = "true"
             if stream:
                 return await _streamed(request, wire, run, headers)
-            frames = [frame async for frame in run.follow()]
-            body = dumps(wire.fold(frames))
-            return web.Response(body=body, content_type="application/json", headers=headers)
+
+            async def answer() -> web.Response:
+                return wire.whole([frame async for frame in run.follow()], headers)
+
+            return await behind_white_space(
+                request, headers, answer(), self._settings().white_space_seconds, self._host
+            )
         finally:
             run.readers.remove(request)
 
@@ -376,7 +382,7 @@ async def _first(frames: AsyncIterator[WireFrame]) -> AsyncIterator[WireFrame]:
 
 
 async def _send(stream: EventStream, wire: Wire, frame: WireFrame) -> None:
-    await stream.send(dumps(frame), event=str(frame.get("type", "")) if wire.named else "")
+    await stream.send(dumps(frame), event=wire.name_of(frame))
 
 
 def _reused(one: Named) -> Exception:
