@@ -65,6 +65,9 @@ RESTART_FREE = frozenset(
 SECRETS_SECONDS = 4.0
 """So often it is looked whether a secret has another value."""
 
+GATHER_SECONDS = 0.05
+"""So long records of figures wait for those that come behind them."""
+
 LOOK_SECONDS = 1.0
 """So often it is looked whether a soul's file has changed."""
 
@@ -437,6 +440,7 @@ class Runtime:
     async def _pump_metrics(self) -> None:
         while True:
             await self.host.metrics_ready.wait()
+            await asyncio.sleep(GATHER_SECONDS)
             await self._flush_metrics()
 
     async def _flush_metrics(self) -> None:

@@ -105,6 +105,7 @@ SINCE = (
     .limit(bindparam("most"))
 )
 """A page of all conversations."""
+_SINCE = Prepared(SINCE)
 _NUMBERS = (
     select(MESSAGES.c.turn_number)
     .where(MESSAGES.c.session == bindparam("key"))
@@ -367,11 +368,15 @@ class SqlConversations:
         Page.check(limit)
         (last,) = _numbers(cursor, 1) if cursor else (0,)
         wanted = {"last": last, "most": limit + 1}
-        rows = await self._store.read(lambda connection: connection.execute(SINCE, wanted).all())
-        shown = [(row.position, SessionKey.parse(row.session), row.body) for row in rows[:limit]]
+        rows = await self._store.read(lambda connection: _SINCE.rows(connection, **wanted))
+        shown, said = rows[:limit], []
+        for _, session, body in shown:
+            key = SessionKey.parse(session)
+            # What was said here just now is known.
+            said.append(Said(key, self._tails.said(session, body) or _message(body, key)))
         return Page(
-            said=tuple(Said(key, _message(body, key)) for _, key, body in shown),
-            cursor=str(shown[-1][0]) if shown else cursor,
+            said=tuple(said),
+            cursor=str(shown[-1].position) if shown else cursor,
             more=len(rows) > limit,
         )
 

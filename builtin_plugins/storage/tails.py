@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from hookgate import Message, Taint, Text
 
-MOST_SESSIONS = 1024
+MOST_SESSIONS = 10_000
 MOST_CHARS = 32 * 1024 * 1024
 """Characters of all tails together."""
 MESSAGE_CHARS = 1000
@@ -132,6 +132,15 @@ class Tails:
             self._tails.move_to_end(session)
         return tail
 
+    def said(self, session: str, body: str) -> Message | None:
+        """Return the message that the store has as `body`, where nobody has to read that."""
+        tail = self._tails.get(session)
+        messages = () if tail is None else tail.messages
+        for one in reversed(messages):
+            if one.body == body:
+                return one.message
+        return None
+
     def keep(self, session: str, tail: Tail) -> None:
         """Keep the tail of a session, in place of the one before it."""
         self.drop(session)
@@ -182,8 +191,8 @@ class AskedTaint:
 class KnownTaints:
     """The taints of the sessions that were asked for last, as far as nothing was written since.
 
-    A turn that keeps no messages asks for it each time, and mostly nothing has changed. Only a store
-    that no other gateway writes to can say so.
+    A turn that keeps no messages asks for it each time, and mostly nothing has changed. Only a
+    store that no other gateway writes to can say so.
     """
 
     def __init__(self, sessions: int = MOST_SESSIONS) -> None:

@@ -174,25 +174,28 @@ class Plugin:
         declared()
 
     def _take(self, record: MetricRecord) -> None:
-        key = self._instruments.key_of(record)
-        if key is None:
+        parts = self._instruments.parts(record)
+        if parts is None:
             for reading in self._instruments.readings(record):
                 for take in self._taking(reading):
                     take(reading.value)
             return
-        series = self._takers.get(key)
-        if series is None:
-            found = self._instruments.series(record)
-            series = [(source, self._taking(reading)) for source, reading in found]
-            if len(self._takers) < MOST_SERIES:
-                self._takers[key] = series
-        for source, takers in series:
-            if (field := source.value) and field not in record.fields:
-                continue
-            value = source.figure(record.fields)
-            if value is not None:
-                for take in takers:
-                    take(value)
+        for part in parts:
+            for fields in part.rows(record):
+                key = part.key_of(fields)
+                series = None if key is None else self._takers.get(key)
+                if series is None:
+                    found = part.series(fields)
+                    series = [(source, self._taking(reading)) for source, reading in found]
+                    if key is not None and len(self._takers) < MOST_SERIES:
+                        self._takers[key] = series
+                for source, takers in series:
+                    if (field := source.value) and field not in fields:
+                        continue
+                    value = source.figure(fields)
+                    if value is not None:
+                        for take in takers:
+                            take(value)
         self._gathered += 1
         if self._gathered >= GATHERED:
             self._gathered = 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from hookgate import HookFailure, Instrument, Label, MetricRecord, RecordSource
 from hookgate.metrics import OTHER, Reading
@@ -103,6 +104,45 @@ OWN = (HOOK_FAILURES, EVENTS, TURNS_RUNNING, QUESTIONS_WAITING, DEGRADED)
 """What telemetry measures itself."""
 
 
+class RecordPart(NamedTuple):
+    """What is read of records of one name: of the record itself, or of the rows of a list in it.
+
+    Attributes:
+        record: The records' name.
+        each: The field with the list; "" for the record itself.
+        readers: The instruments that read it, with their sources.
+        labels: The fields that tell its series apart, and whether it is all that counts whether
+            there is anything in them.
+    """
+
+    record: str
+    each: str
+    readers: Sequence[tuple[Instrument, RecordSource]]
+    labels: Sequence[tuple[str, bool]]
+
+    def rows(self, record: MetricRecord) -> Sequence[Mapping[str, Any]]:
+        """Return what is read of `record`."""
+        return self.readers[0][1].rows(record.fields) if self.each else (record.fields,)
+
+    def key_of(self, fields: Mapping[str, Any]) -> Hashable | None:
+        """Return what says which series a row belongs to; None where nothing can."""
+        found = fields.get
+        try:
+            values = [not found(at) if truth else found(at) for at, truth in self.labels]
+            key = self.record, self.each, *values
+            hash(key)
+        except TypeError:  # whoever records it writes what it likes
+            return None
+        return key
+
+    def series(self, fields: Mapping[str, Any]) -> list[tuple[RecordSource, Reading]]:
+        """Return the series that a row belongs to, with what each is read from."""
+        return [
+            (source, Reading(one, labels=one.labels_of(source, fields)))
+            for one, source in self.readers
+        ]
+
+
 class Instruments:
     """The instruments that were declared, by the records that they read."""
 
@@ -111,35 +151,18 @@ class Instruments:
         for one in declared:
             for source in one.sources:
                 self._by_record.setdefault(source.record, []).append((one, source))
-        # By what records of a name are told apart, and whether that it is there is all that counts;
-        # of a list in a record that is not known.
-        self._labels = {
-            name: sorted(
-                {(one.field or one.name, one.truth) for by, _ in readers for one in by.labels}
-            )
-            for name, readers in self._by_record.items()
-            if not any(source.each for _, source in readers)
-        }
+        self._parts: dict[str, list[RecordPart]] = {}
+        for name, readers in self._by_record.items():
+            for each in sorted({source.each for _, source in readers}):
+                some = [(one, source) for one, source in readers if source.each == each]
+                labels = {(by.field or by.name, by.truth) for one, _ in some for by in one.labels}
+                self._parts.setdefault(name, []).append(
+                    RecordPart(name, each, some, sorted(labels))
+                )
 
-    def key_of(self, record: MetricRecord) -> Hashable | None:
-        """Return what says which series `record` belongs to; None where it may be to many."""
-        labels = self._labels.get(record.name)
-        if labels is None:
-            return None
-        found = record.fields.get
-        try:
-            key = record.name, *[not found(at) if truth else found(at) for at, truth in labels]
-            hash(key)
-        except TypeError:  # whoever records it writes what it likes
-            return None
-        return key
-
-    def series(self, record: MetricRecord) -> list[tuple[RecordSource, Reading]]:
-        """Return the series that a record belongs to which has a key, with what it is read from."""
-        return [
-            (source, Reading(one, labels=one.labels_of(source, record.fields)))
-            for one, source in self._by_record[record.name]
-        ]
+    def parts(self, record: MetricRecord) -> Sequence[RecordPart] | None:
+        """Return what is read of `record`; None where it stands in no metric of its own."""
+        return self._parts.get(record.name)
 
     def readings(self, record: MetricRecord) -> list[Reading]:
         """Return what `record` says. Raises nothing, whatever is in its fields."""

@@ -144,8 +144,12 @@ def sentences_of(text: str) -> list[str]:
     handed = EXPRESSIONS["handed_over"].search(kept) if hands else None
     if handed:
         kept = kept[: handed.start()]
-    kept = EXPRESSIONS["requested"].sub(r"\g<what>.", kept)
+    kept = EXPRESSIONS["requested"].sub(_what, kept)
     return [one for one in _split(kept) if EXPRESSIONS["unclaimed"].match(one) is None]
+
+
+def _what(match: re.Match[str]) -> str:
+    return f"{match['what']}."
 
 
 def _unquoted(match: re.Match[str]) -> str:

@@ -73,7 +73,9 @@ def _of_sentence(sentence: str, at: datetime, *, asks: bool) -> list[Assertion]:
     begins = EXPRESSIONS["begins_correcting"].match(sentence)
     if begins is not None and (meant := _meant(sentence, begins[0])) is not None:
         return [meant]
-    sentence, claims = introductions(EXPRESSIONS["marked"].sub(r"\1 ", sentence))
+    if (marked := EXPRESSIONS["marked"].match(sentence)) is not None:
+        sentence = f"{marked[1]} {sentence[marked.end() :]}"
+    sentence, claims = introductions(sentence)
     corrects = False
     for clause in clauses_of(sentence):
         if claims and claims[-1].subject.kind == "value" and (meant := _meant(clause, "no")):

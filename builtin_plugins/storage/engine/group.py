@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from hookgate import StoreError, StoreUnavailableError
 from hookgate.builtin_plugins.storage.engine.faults import contain, fault
 from hookgate.builtin_plugins.storage.engine.inserts import Inserts, check_columns
+from hookgate.builtin_plugins.storage.engine.sqlite import Dialect
 
 if TYPE_CHECKING:
     import asyncio
@@ -136,10 +137,13 @@ class Guard:
 
     def watch(self, connection: Connection) -> None:
         """Guard `connection`."""
+        if isinstance(connection.dialect, Dialect):
+            connection.dialect.guard = self._refuse
+            return
         event.listen(connection, "commit", self._refuse)
         event.listen(connection, "rollback", self._refuse)
 
-    def _refuse(self, _: Connection) -> None:
+    def _refuse(self, _: Connection | None = None) -> None:
         if self.closed:
             raise StoreError(
                 "a function that was handed to the store called commit() or rollback(): "

@@ -106,10 +106,12 @@ async def _open_sqlite(
     except BaseException:
         lock.release()
         raise
-    engine = sqlite.sqlite_engine(path, busy_seconds=settings.busy_seconds)
+    busy = settings.busy_seconds
+    engine = sqlite.sqlite_engine(path, busy_seconds=busy)
+    reading = sqlite.sqlite_engine(path, busy_seconds=busy, begin="BEGIN")
     store = SqlStore(
         _writer(settings, EngineLink(engine), tell=tell, check=identity.check, ended=lock.release),
-        Readers(lambda: _reading(EngineLink(engine), sqlite.read_only), settings.readers),
+        Readers(lambda: _reading(EngineLink(reading), sqlite.read_only), settings.readers),
         place=str(path),
         auto_upgrade=settings.auto_upgrade,
     )

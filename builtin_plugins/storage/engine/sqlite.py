@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy.dialects import registry
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.pool import NullPool, StaticPool
 
 HEADER = b"SQLite format 3\x00"
@@ -50,8 +54,50 @@ class FileIdentity:
         return found.st_dev, found.st_ino
 
 
-def sqlite_engine(path: Path, *, busy_seconds: float) -> Engine:
-    """Return an engine for the file at `path`, which must be there."""
+class Dialect(SQLiteDialect_pysqlite):
+    """SQLAlchemy's, which begins transactions itself, and asks before one ends.
+
+    By events of SQLAlchemy's a transaction takes a third more calls.
+
+    Attributes:
+        begin: The statement that begins a transaction. The driver's own are off
+            (``isolation_level=None``): it would commit before some statements and begin only at
+            the first write. ``IMMEDIATE`` takes the write lock at once, so that a transaction that
+            has read cannot fail when it comes to write.
+        guard: Called before a transaction ends; raises where it must not.
+    """
+
+    supports_statement_cache = True
+    begin = "BEGIN IMMEDIATE"
+    guard: Callable[[], None] = staticmethod(lambda: None)
+
+    def do_begin(self, dbapi_connection: Any) -> None:
+        """Begin a transaction."""
+        dbapi_connection.dbapi_connection.execute(self.begin)
+
+    def do_commit(self, dbapi_connection: Any) -> None:
+        """Commit a transaction."""
+        self.guard()
+        dbapi_connection.dbapi_connection.commit()
+
+    def do_rollback(self, dbapi_connection: Any) -> None:
+        """Roll a transaction back."""
+        self.guard()
+        dbapi_connection.dbapi_connection.rollback()
+
+
+registry.register("sqlite.hookgate", __name__, "Dialect")
+URL = "sqlite+hookgate://"
+
+
+def sqlite_engine(path: Path, *, busy_seconds: float, begin: str = Dialect.begin) -> Engine:
+    """Return an engine for the file at `path`, which must be there.
+
+    Args:
+        path: The file.
+        busy_seconds: How long to wait for another program.
+        begin: What begins a transaction.
+    """
 
     def connect() -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -67,10 +113,8 @@ def sqlite_engine(path: Path, *, busy_seconds: float) -> Engine:
         return connection
 
     # Parameters would show what people wrote in errors and logs.
-    engine = create_engine(
-        "sqlite+pysqlite://", creator=connect, poolclass=NullPool, hide_parameters=True
-    )
-    event.listen(engine, "begin", _begin)
+    engine = create_engine(URL, creator=connect, poolclass=NullPool, hide_parameters=True)
+    engine.dialect.begin = begin  # type: ignore[attr-defined]
     return engine
 
 
@@ -82,29 +126,14 @@ def memory_engine() -> Engine:
         connection.execute("PRAGMA foreign_keys=ON")
         return connection
 
-    engine = create_engine(
-        "sqlite+pysqlite://", creator=connect, poolclass=StaticPool, hide_parameters=True
-    )
-    event.listen(engine, "begin", _begin)
-    return engine
+    return create_engine(URL, creator=connect, poolclass=StaticPool, hide_parameters=True)
 
 
 def read_only(connection: Connection) -> None:
     """Make a connection one that only reads."""
-    connection.execution_options(hookgate_begin="BEGIN")
     driver = connection.connection.dbapi_connection
     assert driver is not None
     driver.execute("PRAGMA query_only=ON")
-
-
-def _begin(connection: Connection) -> None:
-    # The driver's own transactions are off (isolation_level=None): it would commit before
-    # some statements and begin only at the first write. IMMEDIATE takes the write lock at
-    # once, so that a transaction that has read cannot fail when it comes to write.
-    begin = connection.get_execution_options().get("hookgate_begin", "BEGIN IMMEDIATE")
-    driver = connection.connection.dbapi_connection
-    assert driver is not None
-    driver.execute(begin)
 
 
 def prepare(path: Path, *, busy_seconds: float, check_bytes: int) -> None:
