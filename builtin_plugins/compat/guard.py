@@ -367,7 +367,8 @@ class Guard:
             WireError: The mode, or the model, cannot take the request.
         """
         request, asked, wire, found = asking.request, asking.asked, asking.wire, asking.found
-        whole = replace(asked, messages=_usable(asked, asking.restored))
+        usable = _usable(asked, asking.restored)
+        whole = asked if usable is asked.messages else replace(asked, messages=usable)
         wanted = replace(
             self._request(request, asking.principal, whole, found, asking.session),
             observe=asking.principal.claims.get("client_tools") == "observe",

@@ -23,7 +23,7 @@ from hookgate.builtin_plugins.providers.openai import (
 from hookgate.builtin_plugins.providers.responses import ResponsesReader, ResponsesWire
 from hookgate.builtin_plugins.providers.wire.protocol import malformed, object_of, parse
 from hookgate.builtin_plugins.providers.wire.template import FrameTemplate, TextTemplate
-from hookgate.wire import Raw, came_as
+from hookgate.wire import Raw, came_as, raws_together
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.providers.wire.protocol import Reader
@@ -318,26 +318,24 @@ def _is_said_once(block: MessagesBlock) -> bool:
     return written == block.pieces and not (any(written) and block.start.get("input"))
 
 
-def joined(reader: Reader, found: Iterable[bytes]) -> Iterator[ModelEvent]:
+def joined(reader: Reader, found: Sequence[bytes]) -> Iterator[ModelEvent]:
     """Yield what events say that came together: text behind text is one piece, with all frames.
 
     Each piece costs the way to the client anew, and where many come together, time is short.
     """
     waiting: list[ModelEvent] = []
-    texts: list[bytes] = []
     frames = reader.frames
-    for data in found:
-        written = None if frames is None else frames.written(data)
-        if written is not None:
+    place = 0
+    while place < len(found):
+        if frames is not None and (texts := frames.run(found, place)):
             if waiting:
                 yield _one(waiting)
                 waiting = []
-            texts.append(written)
-            continue
-        if texts and frames is not None:
             yield frames.said(texts)
-            texts = []
-        for event in reader.read(data):
+            place += len(texts)
+            continue
+        place += 1
+        for event in reader.read(found[place - 1]):
             joins = isinstance(event, TextDelta | ReasoningDelta) and event.raw is not None
             if waiting and not (joins and type(event) is type(waiting[0])):
                 yield _one(waiting)
@@ -348,8 +346,6 @@ def joined(reader: Reader, found: Iterable[bytes]) -> Iterator[ModelEvent]:
                 yield event
     if waiting:
         yield _one(waiting)
-    if texts and frames is not None:
-        yield frames.said(texts)
 
 
 def _one(pieces: Sequence[ModelEvent]) -> ModelEvent:
@@ -358,8 +354,7 @@ def _one(pieces: Sequence[ModelEvent]) -> ModelEvent:
         return first
     text = "".join([piece.text for piece in pieces if isinstance(piece, type(first))])
     raws = [piece.raw for piece in pieces if piece.raw is not None]
-    made = Raw(wire=raws[0].wire, data=[raw.data for raw in raws])
-    return came_as(type(first)(text), made)
+    return came_as(type(first)(text), raws_together(raws))
 
 
 def _with_event(event: ModelEvent, data: Any) -> ModelEvent:

@@ -293,7 +293,7 @@ class SqlConversations:
             StoreUnavailableError: The database cannot be read.
         """
         asked = self._taints.of(str(session), turns, self._store.outside)
-        if asked.taint is not None:
+        if asked.taint is not None and not self._store.shared:
             return asked.taint
 
         def work(connection: Connection) -> list[str]:

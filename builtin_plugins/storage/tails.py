@@ -178,7 +178,7 @@ class AskedTaint:
     Attributes:
         session: The session.
         turns: Of how many turns what the messages carry counts.
-        outside: What the store said of writes by others; see `Store.outside`.
+        outside: What the store said of writes by others, as of the last look; see `Store.outside`.
         taint: What was found; None before that.
     """
 
@@ -202,7 +202,7 @@ class KnownTaints:
     def of(self, session: str, turns: int, outside: int | None) -> AskedTaint:
         """Return what is known; without a taint where it has to be read, and then be kept."""
         known = self._asked.get(session)
-        is_read = known is not None and known.taint is not None and outside is not None
+        is_read = known is not None and known.taint is not None
         if known and is_read and (known.turns, known.outside) == (turns, outside):
             self._asked.move_to_end(session)
             return known

@@ -101,6 +101,21 @@ class TextFrames(Raw):
         return frames if len(frames) > 1 else frames[0]
 
 
+def raws_together(raws: Sequence[Raw]) -> Raw:
+    """Return what a text came as whose pieces came as these, one behind the other."""
+    first = raws[0]
+    if type(first) is TextFrames:
+        alike = [one for one in raws if type(one) is TextFrames and one.form is first.form]
+        if len(alike) == len(raws):
+            texts = [text for one in alike for text in one.texts]
+            return TextFrames(first.wire, first.form, texts)
+    frames: list[Any] = []
+    for raw in raws:
+        data = raw.data
+        frames += data if isinstance(data, list) else [data]
+    return Raw(wire=first.wire, data=frames)
+
+
 class WirePart:
     """Something that may carry what it came as, for a provider or a client of the same wire.
 

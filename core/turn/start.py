@@ -427,6 +427,8 @@ def _offerable(tools: Mapping[str, Tool], request: TurnRequest) -> Mapping[str, 
     """Return the gateway's tools that a request may be offered: other names are free."""
     if not request.verbatim:
         return tools
+    if not request.host_tools:
+        return {}
     return {name: tool for name, tool in tools.items() if matches(name, request.host_tools)}
 
 

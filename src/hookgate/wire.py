@@ -14,6 +14,7 @@ from hookgate.core.domain.parts import (
     content_to_json as content_to_json,
     left_out as left_out,
     parts_of as parts_of,
+    raws_together as raws_together,
     with_texts as with_texts,
     wrong_in_content as wrong_in_content,
 )

@@ -159,8 +159,11 @@ def _substitutes(fields: Fields) -> tuple[str, ...]:
 
 def _session(fields: Fields) -> str:
     """Return the session that Claude Code names in its metadata, for want of its header."""
+    written = fields.object("metadata").text("user_id")
+    if not written:
+        return ""
     try:
-        told = json.loads(fields.object("metadata").text("user_id"))
+        told = json.loads(written)
     except ValueError:
         return ""
     session = told.get("session_id") if isinstance(told, dict) else None

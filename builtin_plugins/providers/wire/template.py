@@ -314,7 +314,7 @@ class FrameTemplate:
     def learn_chunk(self, chunk: bytes, events: Sequence[bytes]) -> None:
         """Take the shape of a chunk of whole events."""
         data = events[-1]
-        if self._start or self.written(data) is None or b"\r" in chunk:
+        if self._start or not self.run(events, len(events) - 1) or b"\r" in chunk:
             return
         before, _, behind = chunk.rpartition(data)
         before = before[before.rfind(b"\n\n") + 2 :] if b"\n\n" in before else before
@@ -322,13 +322,24 @@ class FrameTemplate:
             self._start, self._behind = before + self._head, self._tail + behind
             self._between = self._behind + self._start
 
-    def written(self, data: bytes) -> bytes | None:
-        """Return the text of an event of the known shape, as it is written; None of any other."""
+    def run(self, events: Sequence[bytes], place: int) -> list[bytes]:
+        """Return the texts of the events from one on that have the known shape, as written."""
         head, tail = self._head, self._tail
-        if not head or not data.startswith(head) or not data.endswith(tail):
-            return None
-        written = data[len(head) : len(data) - len(tail)]
-        return written if _text_of(written) else None
+        texts: list[bytes] = []
+        if not head:
+            return texts
+        for at in range(place, len(events)):
+            data = events[at]
+            if not data.startswith(head) or not data.endswith(tail):
+                break
+            written = data[len(head) : len(data) - len(tail)]
+            try:
+                if not orjson.loads(b'"%b"' % written):
+                    break
+            except orjson.JSONDecodeError:
+                break
+            texts.append(written)
+        return texts
 
     def said(self, texts: Sequence[bytes]) -> TextDelta:
         """Return what events say whose texts are written so."""
@@ -346,20 +357,10 @@ class FrameTemplate:
             return None
         # No text has a line feed in it, so it is parted where events end alone.
         texts = chunk[len(start) : len(chunk) - len(behind)].split(self._between)
-        said = []
-        for written in texts:
-            text = _text_of(written)
-            if not text:
-                return None
-            said.append(text)
-        assert form is not None, "it begins as its frames"
+        try:
+            said = [orjson.loads(b'"%b"' % written) for written in texts]
+        except orjson.JSONDecodeError:
+            return None
+        if form is None or not all(said):
+            return None
         return came_as(TextDelta("".join(said)), TextFrames(self._wire, form, texts))
-
-
-def _text_of(written: bytes) -> str:
-    """Return what is written between two quotes; "" where it is not one text, whole."""
-    try:
-        text: str = orjson.loads(b'"%b"' % written)
-    except orjson.JSONDecodeError:
-        return ""
-    return text

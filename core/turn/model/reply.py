@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hookgate.core.domain.events import Event
@@ -16,14 +17,14 @@ from hookgate.core.domain.models import (
     TokenCount,
     ToolUseEvent,
 )
-from hookgate.core.domain.parts import Raw, Text, came_as
-from hookgate.core.domain.strict_json import well_formed
+from hookgate.core.domain.parts import Raw, Text, came_as, raws_together
+from hookgate.core.domain.strict_json import dumps, well_formed
 from hookgate.core.settings.secret_store import redact_json
 from hookgate.core.turn.tools.call import of_client
 from hookgate.core.turn.tools.sound import sound_use
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from hookgate.core.domain.messages import Part, Taint
@@ -69,6 +70,11 @@ class Reply:
         self.calls = 0
         self.came: dict[str, ToolUseEvent] = {}
         self._held = {"text": "", "reasoning": ""}
+        self._waiting: dict[str, list[TextDelta | ReasoningDelta | None]] = {
+            "text": [],
+            "reasoning": [],
+        }
+        """The pieces that are held back; None for one of which some was told already."""
         self._as_it_comes = turn.raw is not None
         self._begun = False
         self._frames: list[Frame] = []
@@ -147,11 +153,19 @@ class Reply:
             data = {"id": use.id, "name": use.name, "input": use.input}
             turn.emit(Event("tool_use", redact_json(self._secrets, data), scope="chat"))
 
-    def _say(self, kind: str, text: str, event: ModelEvent) -> None:
+    def _say(self, kind: str, text: str, event: TextDelta | ReasoningDelta) -> None:
         before = self._held[kind]
-        said, self._held[kind] = self._secrets.settle(before + text)
-        if said or not self._held[kind]:
-            self._tell(kind, said, None if before or said != text else event)
+        whole = before + text
+        said, held = self._secrets.settle(whole)
+        self._held[kind] = held
+        if not (before or held):
+            self._tell(kind, said, event if said == text else None)
+            return
+        waiting = self._waiting[kind]
+        waiting.append(event)
+        if said or not held:
+            self._tell(kind, said, _together(waiting) if said == whole else None)
+            waiting[:] = [None] if held else []
 
     def _tell(self, kind: str, text: str, event: ModelEvent | None = None) -> None:
         if not self._as_it_comes:
@@ -180,6 +194,11 @@ class Reply:
         """Return what something came as, with secrets masked."""
         if raw is None:
             return None
+        with suppress(TypeError):  # a provider may have put what is no JSON there
+            # One look for all of it: nearly always it holds no secret.
+            written = dumps(raw.data).decode()
+            if self._secrets.redact(written) == written:
+                return raw
         return Raw(wire=raw.wire, data=redact_json(self._secrets, {"data": raw.data})["data"])
 
     def _flush(self) -> None:
@@ -187,7 +206,21 @@ class Reply:
         for kind, held in self._held.items():
             if held:
                 self._held[kind] = ""
-                self._tell(kind, self._secrets.redact(held))
+                said, waiting = self._secrets.redact(held), self._waiting[kind]
+                self._tell(kind, said, _together(waiting) if said == held else None)
+                waiting.clear()
         if self._text:
             self._parts.append(Text(well_formed("".join(self._text))))
             self._text.clear()
+
+
+def _together(pieces: Sequence[TextDelta | ReasoningDelta | None]) -> ModelEvent | None:
+    """Return pieces of text as one, with what all of them came as; None where one lacks that."""
+    whole = [one for one in pieces if one is not None]
+    raws = [one.raw for one in whole if one.raw is not None]
+    if len(raws) < len(pieces):
+        return None
+    text, came = "".join([one.text for one in whole]), raws_together(raws)
+    return came_as(
+        TextDelta(text) if isinstance(whole[0], TextDelta) else ReasoningDelta(text), came
+    )

@@ -32,7 +32,7 @@ def came(event: ModelEvent, data: object) -> ModelEvent:
 
 def told(*events: ModelEvent) -> list[tuple[ModelEvent, object]]:
     reader: Any = Said(*events)
-    return [(one, one.raw.data if one.raw else None) for one in joined(reader, reader.events)]
+    return [(one, one.raw.data if one.raw else None) for one in joined(reader, list(reader.events))]
 
 
 def test_text_behind_text_is_one_piece_with_the_frames_of_all() -> None:
@@ -43,7 +43,7 @@ def test_text_behind_text_is_one_piece_with_the_frames_of_all() -> None:
 def test_one_text_is_what_it_was() -> None:
     one = came(TextDelta("a"), {"n": 0})
     reader: Any = Said(one)
-    (same,) = joined(reader, reader.events)
+    (same,) = joined(reader, list(reader.events))
     assert same is one
 
 

@@ -179,17 +179,40 @@ async def test_a_write_that_fails_may_have_been_made(
     assert await kept.taint(HERE, turns=5) == WEB | MAIL
 
 
-@pytest.mark.parametrize("outside", [None, 7])
-async def test_where_others_write_too_it_is_asked_for_each_time(
-    opened: OpenStore, monkeypatch: pytest.MonkeyPatch, outside: int | None
+async def test_where_other_gateways_write_too_it_is_asked_for_each_time(
+    opened: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, reads = await asked_by(opened, monkeypatch)
+    kept._store.shared = True
+    assert [await kept.taint(HERE, turns=5) for _ in range(3)] == [WEB] * 3
+    assert len(reads) == 3
+
+
+async def test_once_a_program_beside_the_gateway_has_written_it_is_asked_for_again(
+    opened: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept, reads = await asked_by(opened, monkeypatch)
     for _ in range(2):
         assert await kept.taint(HERE, turns=5) == WEB
-    known = len(reads)
-    monkeypatch.setattr(type(kept._store), "outside", property(lambda _: outside))
+    monkeypatch.setattr(type(kept._store), "outside", property(lambda _: 7))
     assert await kept.taint(HERE, turns=5) == WEB
-    assert len(reads) == known + 1
+    assert len(reads) == 2
+
+
+async def test_a_store_in_which_nobody_has_spoken_is_asked_once(
+    opened: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await opened()
+    kept, reads = SqlConversations(store, SystemClock()), []
+    read = store.read
+
+    async def counted(work: Any) -> Any:
+        reads.append(work)
+        return await read(work)
+
+    monkeypatch.setattr(store, "read", counted)
+    assert [await kept.taint(HERE, turns=5) for _ in range(3)] == [CLEAN] * 3
+    assert len(reads) == 1
 
 
 def test_of_many_sessions_the_last_ones_are_known() -> None:
