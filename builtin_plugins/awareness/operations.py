@@ -10,10 +10,10 @@ from pydantic import Field
 
 from hookgate import Invocation, NotAllowedError, OperationModel, TurnError, operation
 from hookgate.builtin_plugins.awareness.cards.listing import pointer
+from hookgate.builtin_plugins.awareness.selection.explainer import Explainer
 from hookgate.builtin_plugins.awareness.switch import figures, milliseconds, seen
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.awareness.selection.explainer import Explainer
     from hookgate.builtin_plugins.awareness.service import Awareness
 
 

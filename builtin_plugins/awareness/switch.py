@@ -21,12 +21,12 @@ from hookgate import (
     Switch,
     Turn,
 )
+from hookgate.builtin_plugins.awareness.settings import AwarenessSettings, KillSwitchSettings
 from hookgate.kit.json_lines import JsonLines, JsonLinesWriter, read_json_lines
 from hookgate.metrics import OTHER
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.awareness.selection.explainer import Trial
-    from hookgate.builtin_plugins.awareness.settings import AwarenessSettings, KillSwitchSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

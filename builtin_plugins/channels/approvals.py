@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hookgate import (
     QUESTIONS,
@@ -23,14 +23,12 @@ from hookgate import (
     StoreError,
     new_id,
 )
+from hookgate.builtin_plugins.channels.book.deliveries import Deliveries, Delivery
 from hookgate.builtin_plugins.channels.intake import deliveries_of
 from hookgate.builtin_plugins.channels.peers import LETTERS
+from hookgate.builtin_plugins.channels.roster import Hosted
+from hookgate.builtin_plugins.channels.settings import ApproverSettings
 from hookgate.clients import call_operation
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.channels.book.deliveries import Deliveries, Delivery
-    from hookgate.builtin_plugins.channels.roster import Hosted
-    from hookgate.builtin_plugins.channels.settings import ApproverSettings
 
 DIGITS = 8
 WHOLE = 12

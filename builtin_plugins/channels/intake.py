@@ -27,18 +27,18 @@ from hookgate.builtin_plugins.channels.book.deliveries import Deliveries, Delive
 from hookgate.builtin_plugins.channels.book.events import Events, event_key
 from hookgate.builtin_plugins.channels.peers import (
     NOTHING_RUNS,
+    People,
     command_of,
     is_addressed,
     pairing_text,
     stop,
 )
+from hookgate.builtin_plugins.channels.roster import Hosted
 from hookgate.channels import messages_of
 from hookgate.tasks import apart, finish
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.approvals import Answers
-    from hookgate.builtin_plugins.channels.peers import People
-    from hookgate.builtin_plugins.channels.roster import Hosted
     from hookgate.builtin_plugins.channels.turns import Turning
 
 MOST = 1000

@@ -19,10 +19,10 @@ from hookgate import (
     plain_text,
 )
 from hookgate.builtin_plugins.channels.peers import Person
+from hookgate.builtin_plugins.channels.roster import Hosting
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.book.deliveries import Delivery
-    from hookgate.builtin_plugins.channels.roster import Hosting
     from hookgate.builtin_plugins.channels.service import Service
 
 MOST_NAME = 128

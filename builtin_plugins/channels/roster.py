@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
 from hookgate import (
     CLEAN,
@@ -25,10 +24,8 @@ from hookgate import (
     Webhook,
 )
 from hookgate.builtin_plugins.channels.peers import People, Person
+from hookgate.builtin_plugins.channels.settings import ApproverSettings, ChannelSettings
 from hookgate.channels import GUESTS, guest_channel, is_guest_channel
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.channels.settings import ApproverSettings, ChannelSettings
 
 PART = "channel {}"
 APPROVALS = "approvals of {}"

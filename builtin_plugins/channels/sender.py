@@ -7,15 +7,12 @@ import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 from hookgate import ChannelError, Host, StoreError
+from hookgate.builtin_plugins.channels.book.deliveries import Deliveries, Delivery
 from hookgate.builtin_plugins.channels.book.events import milliseconds
+from hookgate.builtin_plugins.channels.roster import Hosted
 from hookgate.tasks import apart
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.channels.book.deliveries import Deliveries, Delivery
-    from hookgate.builtin_plugins.channels.roster import Hosted
 
 AT_ONCE = 8
 """Messages that are under way at one time."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hookgate import (
     SWITCHES,
@@ -33,13 +33,11 @@ from hookgate.builtin_plugins.channels.book.events import (
 )
 from hookgate.builtin_plugins.channels.intake import Intake
 from hookgate.builtin_plugins.channels.peers import Beginnings
+from hookgate.builtin_plugins.channels.roster import Hosted, Hosting
 from hookgate.builtin_plugins.channels.sender import LONGEST_ASKED, Sender
+from hookgate.builtin_plugins.channels.settings import ChannelsSettings
 from hookgate.builtin_plugins.channels.turns import Turning
 from hookgate.tasks import apart, contained_task, finish
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.channels.roster import Hosted, Hosting
-    from hookgate.builtin_plugins.channels.settings import ChannelsSettings
 
 SPARE_SECONDS = 20.0
 """So much longer than it may wait a poll may take."""

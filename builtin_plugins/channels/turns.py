@@ -7,7 +7,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hookgate import (
     CONVERSATIONS,
@@ -24,6 +24,7 @@ from hookgate import (
     TurnError,
     TurnHandle,
 )
+from hookgate.builtin_plugins.channels.book.deliveries import Deliveries
 from hookgate.builtin_plugins.channels.book.events import EventKey, Events, Left, event_key
 from hookgate.builtin_plugins.channels.intake import (
     INTERRUPTED,
@@ -33,13 +34,9 @@ from hookgate.builtin_plugins.channels.intake import (
     kept_answer,
     said_of,
 )
-from hookgate.builtin_plugins.channels.peers import BEGUN, HELP, command_of
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.channels.book.deliveries import Deliveries
-    from hookgate.builtin_plugins.channels.peers import Beginnings
-    from hookgate.builtin_plugins.channels.roster import Hosted
-    from hookgate.builtin_plugins.channels.settings import ChannelsSettings
+from hookgate.builtin_plugins.channels.peers import BEGUN, HELP, Beginnings, command_of
+from hookgate.builtin_plugins.channels.roster import Hosted
+from hookgate.builtin_plugins.channels.settings import ChannelsSettings
 
 AGAIN_SECONDS = 1.0
 """From one attempt to the next to start a turn that cannot be started now."""

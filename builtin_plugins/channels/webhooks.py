@@ -9,7 +9,6 @@ from base64 import b64decode
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -26,11 +25,9 @@ from hookgate import (
     read_unverified,
 )
 from hookgate.builtin_plugins.channels.book.events import ForeignEventError
+from hookgate.builtin_plugins.channels.roster import Hosted
+from hookgate.builtin_plugins.channels.service import Service
 from hookgate.tasks import apart, finish
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.channels.roster import Hosted
-    from hookgate.builtin_plugins.channels.service import Service
 
 CAPACITY = 4096
 """Addresses that are remembered. Past it the one that was seen longest ago is forgotten."""

@@ -22,17 +22,15 @@ from hookgate import (
     operation,
 )
 from hookgate.builtin_plugins.discovery.discoverer import Discoverer, Filter
-from hookgate.builtin_plugins.discovery.learn.view import META_TOOL, said_alike
-from hookgate.builtin_plugins.discovery.show.entries import Tier
+from hookgate.builtin_plugins.discovery.index.graph import Graph
+from hookgate.builtin_plugins.discovery.learn.lessons import Lessons
+from hookgate.builtin_plugins.discovery.learn.view import META_TOOL, ExampleSet, said_alike
+from hookgate.builtin_plugins.discovery.show.entries import Discovery, Found, Tier
 from hookgate.builtin_plugins.discovery.show.text import READ_TOOL
 from hookgate.catalogue import KIND_PATTERN, KINDS, capability_rows, is_chosen, matches
 from hookgate.settings import nearest
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.discovery.index.graph import Graph
-    from hookgate.builtin_plugins.discovery.learn.lessons import Lessons
-    from hookgate.builtin_plugins.discovery.learn.view import ExampleSet
-    from hookgate.builtin_plugins.discovery.show.entries import Discovery, Found
     from hookgate.builtin_plugins.discovery.sources.collection import Collected
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -42,6 +42,7 @@ from hookgate.builtin_plugins.discovery.learn.view import META_TOOL
 from hookgate.builtin_plugins.discovery.operations import CallerView, DiscoveryOperations
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.discovery.show.assembler import is_cut, read_on, render
+from hookgate.builtin_plugins.discovery.show.entries import Discovery, Found
 from hookgate.builtin_plugins.discovery.show.text import READ_TOOL
 from hookgate.builtin_plugins.discovery.sources.collection import Sources
 from hookgate.catalogue import (
@@ -55,9 +56,6 @@ from hookgate.catalogue import (
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tooling import tool
 from hookgate.wire import canonical
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.discovery.show.entries import Discovery, Found
 
 DESCRIPTION_CHARS = 300
 """So much of a description a model gets to see in a list of results."""

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from hookgate import Invocation, OperationModel, operation
+from hookgate.builtin_plugins.embedding.service import CachedEmbedder
 from hookgate.builtin_plugins.embedding.settings import EmbedderName
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.embedding.service import CachedEmbedder
 
 
 class EmbeddingStatus(OperationModel):

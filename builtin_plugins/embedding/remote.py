@@ -11,14 +11,13 @@ import orjson
 
 from hookgate import Egress, EgressDeniedError, EgressError, EmbeddingError
 from hookgate.builtin_plugins.embedding.readings import TextReading
+from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 from hookgate.kit.durations import retry_after
 from hookgate.kit.modules import httpx
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-
-    from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 
 MAX_BYTES = 64 * 1024 * 1024
 """The longest answer: 2,048 vectors of 1,536 numbers take about 60 MB as JSON."""

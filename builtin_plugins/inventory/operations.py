@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -14,9 +14,7 @@ from hookgate.builtin_plugins.inventory.record import Button, CapabilityRecord, 
 from hookgate.builtin_plugins.inventory.service import Inventory, RecordFilter
 from hookgate.builtin_plugins.inventory.sources.source import Action, CapabilityInstall
 from hookgate.builtin_plugins.inventory.switches import NATIVE
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.inventory.writing.writes import Writes
+from hookgate.builtin_plugins.inventory.writing.writes import Writes
 
 ID_CHARS = 2048
 

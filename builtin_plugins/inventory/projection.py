@@ -9,11 +9,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from hookgate import Capability, CapabilityDetail, PartStanding, StoreError
+from hookgate.builtin_plugins.inventory.record import CapabilityRecord
 from hookgate.builtin_plugins.inventory.switches import NATIVE
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.inventory.multiplexer import SourceReading
-    from hookgate.builtin_plugins.inventory.record import CapabilityRecord
     from hookgate.builtin_plugins.inventory.tables import Skill, StoreProjection
 
 RECORDS = "inventory records"

@@ -42,6 +42,7 @@ from hookgate.builtin_plugins.inventory.record import (
     Status,
     derived_writable,
 )
+from hookgate.builtin_plugins.inventory.settings import InventorySettings
 from hookgate.builtin_plugins.inventory.sources.source import (
     RuntimeDisconnectedError,
     RuntimeSource,
@@ -53,7 +54,6 @@ from hookgate.builtin_plugins.inventory.writing.writes import Writes
 from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.inventory.settings import InventorySettings
     from hookgate.builtin_plugins.inventory.tables import StoreProjection
 
 BROUGHT_BY = "inventory"

@@ -15,11 +15,11 @@ from hookgate import (
     TurnError,
     operation,
 )
+from hookgate.builtin_plugins.keys.book import KeyBook
 from hookgate.builtin_plugins.keys.clients import Client, lines_for, url_of
 from hookgate.builtin_plugins.keys.terms import Terms, beyond, of_maker
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.keys.book import KeyBook
     from hookgate.builtin_plugins.keys.tables import ClientKey
 
 NAME = r"^[a-z0-9][a-z0-9_-]{0,63}$"

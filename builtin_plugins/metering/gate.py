@@ -34,14 +34,14 @@ from hookgate.builtin_plugins.metering.limits import (
     subjects,
     until,
 )
+from hookgate.builtin_plugins.metering.prices.book import Prices
+from hookgate.builtin_plugins.metering.prices.tariff import Tariff
 from hookgate.builtin_plugins.metering.settings import Unit
 from hookgate.builtin_plugins.metering.sizing import Sizing
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.budgets.engine import Budgets
     from hookgate.builtin_plugins.metering.ledger import Ledger
-    from hookgate.builtin_plugins.metering.prices.book import Prices
-    from hookgate.builtin_plugins.metering.prices.tariff import Tariff
 
 AMPLE = 4
 """So many times what a call needs are left where it is not looked whether it fits."""

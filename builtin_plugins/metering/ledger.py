@@ -19,15 +19,14 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from sqlalchemy import Connection
 
 from hookgate import Store, StoreError, StoreUnavailableError, counted, new_id
 from hookgate.builtin_plugins.metering.calls import Call, sound
 from hookgate.builtin_plugins.metering.tables.ledger import CALLS, MARKS, trimmed, turns_of, written
 from hookgate.kit.records import MemoryStore
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 FIRST_DELAY = 0.1
 LONGEST_DELAY = 5.0

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hookgate import (
     BILLS,
@@ -26,9 +26,11 @@ from hookgate import (
     new_id,
     operations_of,
 )
+from hookgate.builtin_plugins.metering.budgets.engine import Budgets
 from hookgate.builtin_plugins.metering.calls import Call
 from hookgate.builtin_plugins.metering.gate import Gate
 from hookgate.builtin_plugins.metering.instruments import CALL, INSTRUMENTS, call_fields
+from hookgate.builtin_plugins.metering.ledger import Ledger
 from hookgate.builtin_plugins.metering.limits import Guard, Ruling
 from hookgate.builtin_plugins.metering.operations.budgets import BudgetOperations
 from hookgate.builtin_plugins.metering.operations.usage import CallOperations, UsageOperations
@@ -38,10 +40,6 @@ from hookgate.builtin_plugins.metering.settings import MeteringSettings
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tables import tables_of
 from hookgate.kit.tokens.bills import Bills
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.metering.budgets.engine import Budgets
-    from hookgate.builtin_plugins.metering.ledger import Ledger
 
 PART = "metering.ledger"
 COUNTERS = "metering.budgets"

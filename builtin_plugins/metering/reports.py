@@ -11,14 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
 from operator import add
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from hookgate import Principal, Store, StoreError, Usage
 from hookgate.builtin_plugins.metering.calls import COUNTS, PICO, TALLIES, Query, sound
+from hookgate.builtin_plugins.metering.ledger import Ledger
 from hookgate.builtin_plugins.metering.tables import sums
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.metering.ledger import Ledger
 
 EVERY = 10.0
 """Seconds between two times that rows are added."""

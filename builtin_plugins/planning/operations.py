@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from urllib.parse import unquote
 
 from pydantic import Field
 
 from hookgate import POSITIONAL, Invocation, OperationModel, OutcomeEntry, Principal, operation
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.planning.keeping import Windows
+from hookgate.builtin_plugins.planning.keeping import Windows
 
 
 class OutcomesRow(OperationModel):

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from hookgate import Invocation, OperationModel, operation
 from hookgate.builtin_plugins.policy.desk.approvals import Choice
+from hookgate.builtin_plugins.policy.desk.desk import Desk
 from hookgate.builtin_plugins.policy.desk.grants import GrantScope, GrantState
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.policy.desk.desk import Desk
-    from hookgate.builtin_plugins.policy.desk.quarantine import Quarantine
+from hookgate.builtin_plugins.policy.desk.quarantine import Quarantine
 
 Id = Annotated[str, Field(min_length=1, max_length=200)]
 Digest = Annotated[str, Field(max_length=64)]

@@ -6,7 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hookgate import (
     BUDGETS,
@@ -26,7 +26,9 @@ from hookgate import (
     operations_of,
 )
 from hookgate.builtin_plugins.policy.bench.operations import Hits, PolicyOperations
+from hookgate.builtin_plugins.policy.desk.desk import Desk
 from hookgate.builtin_plugins.policy.desk.opening import opened
+from hookgate.builtin_plugins.policy.desk.quarantine import Quarantine
 from hookgate.builtin_plugins.policy.judge.engine import Engine, RuleOutcome
 from hookgate.builtin_plugins.policy.judge.facts import Budgets, History, facts_of
 from hookgate.builtin_plugins.policy.judge.judging import Judge
@@ -43,11 +45,6 @@ from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.content.documents import Reading
 from hookgate.kit.content.problems import brief
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.policy.desk.desk import Desk
-    from hookgate.builtin_plugins.policy.desk.quarantine import Quarantine
-
 
 RULES = "policy rules"
 """What `status` calls rules that cannot be used."""

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
 from hookgate import SWITCHES, Host, Invocation, OperationModel, TurnError, not_found, operation
 from hookgate.builtin_plugins.schedules.runs import tidy
 from hookgate.builtin_plugins.schedules.scheduler import SWITCH, Scheduler, paused_in
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.schedules.settings import JobSettings
+from hookgate.builtin_plugins.schedules.settings import JobSettings
 
 LOOKED_AT = 100
 

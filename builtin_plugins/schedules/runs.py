@@ -19,12 +19,12 @@ from hookgate import (
     TurnHandle,
     TurnRequest,
 )
+from hookgate.builtin_plugins.schedules.settings import JobSettings
 from hookgate.channels import deliver
 from hookgate.kit.durations import told
 from hookgate.tasks import finish
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.schedules.settings import JobSettings
     from hookgate.builtin_plugins.schedules.tables import Book
 
 BEAT_SECONDS = 15.0

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from hookgate import STORE, SWITCHES, Host, Principal, Switch, TurnError
 from hookgate.builtin_plugins.schedules.runs import Runs
+from hookgate.builtin_plugins.schedules.settings import JobSettings, SchedulesSettings
 from hookgate.builtin_plugins.schedules.timing import MADE_UP, Missed, look
 from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.schedules.settings import JobSettings, SchedulesSettings
     from hookgate.builtin_plugins.schedules.tables import Book
 
 SWITCH = "schedules"

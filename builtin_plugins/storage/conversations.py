@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, tuple_, update
 
@@ -27,12 +27,10 @@ from hookgate import (
 )
 from hookgate.builtin_plugins.storage.engine.group import writes_beside
 from hookgate.builtin_plugins.storage.lanes import check_lanes
+from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.tables import MESSAGES, POSITIONS, SESSIONS
 from hookgate.builtin_plugins.storage.tails import KnownTaints, Standing, Stored, Tail, Tails
 from hookgate.kit.records.statements import Prepared, PreparedIn, insert_new
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.storage.store import SqlStore
 
 # Statements are made once: SQLAlchemy takes four times as long for one that is built anew.
 _IS_SESSION = SESSIONS.c.session == bindparam("key")

@@ -44,6 +44,7 @@ from hookgate import (
     Turn,
     new_id,
 )
+from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.tables import LANE_ROWS
 from hookgate.kit.records.statements import insert_of
 from hookgate.sessions import InProcessLanes
@@ -51,8 +52,6 @@ from hookgate.tasks import finish
 
 if TYPE_CHECKING:
     from sqlalchemy.sql.elements import ColumnElement
-
-    from hookgate.builtin_plugins.storage.store import SqlStore
 
 TERM_SECONDS = 15.0
 """So long a lane is its gateway's without being renewed: one that has stopped keeps none longer."""

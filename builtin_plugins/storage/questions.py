@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from sqlalchemy import (
     ColumnElement,
@@ -24,17 +24,14 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.exc import SQLAlchemyError
+from structlog.typing import FilteringBoundLogger
 
 from hookgate import Address, Clock, Principal, Question, Settled, StoreError, TurnError, new_id
+from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.tables import ASKERS, QUESTION_ROWS
 from hookgate.kit.records.statements import insert_of
 from hookgate.sessions import STOPPED
 from hookgate.tasks import finish
-
-if TYPE_CHECKING:
-    from structlog.typing import FilteringBoundLogger
-
-    from hookgate.builtin_plugins.storage.store import SqlStore
 
 POLL_SECONDS = 0.5
 """How often a gateway looks what became of its questions, while any waits."""

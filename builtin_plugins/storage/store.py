@@ -8,21 +8,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import false, update
+from sqlalchemy import Connection, MetaData, Table, false, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookgate import StoreError
 from hookgate.builtin_plugins.storage import migrate
+from hookgate.builtin_plugins.storage.engine.readers import Readers
 from hookgate.builtin_plugins.storage.engine.sqlite import mark
 from hookgate.builtin_plugins.storage.migrate import PluginTables, TableStatus
 from hookgate.builtin_plugins.storage.tables import SWITCH_ROWS
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, MetaData, Table
-
     from hookgate import PartStanding
     from hookgate.builtin_plugins.storage.engine.group import Handle
-    from hookgate.builtin_plugins.storage.engine.readers import Readers
     from hookgate.builtin_plugins.storage.engine.writer import Writer
 
 T = TypeVar("T")

@@ -6,18 +6,16 @@ import asyncio
 import json
 from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import Connection, bindparam, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookgate import StoreError, Switch
+from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.tables import SWITCH_ROWS
 from hookgate.kit.records.statements import insert_new
 from hookgate.sessions import FileSwitches, Watchers
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.storage.store import SqlStore
 
 POLL_SECONDS = 0.5
 """How often a gateway looks for what others on its database have changed."""

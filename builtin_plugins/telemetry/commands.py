@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,8 +12,6 @@ import typer
 from hookgate.kit.commands import CommandGroup, State, state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from hookgate import Instrument
 
 app = typer.Typer(

@@ -26,7 +26,10 @@ from hookgate.builtin_plugins.wasm.host.functions import (
 )
 from hookgate.builtin_plugins.wasm.host.http import Door
 from hookgate.builtin_plugins.wasm.instruments import CALL, REFUSED
+from hookgate.builtin_plugins.wasm.packages.folders import Package
+from hookgate.builtin_plugins.wasm.packages.grants import Granted
 from hookgate.builtin_plugins.wasm.packages.manifest import Manifest, ToolSection, within
+from hookgate.builtin_plugins.wasm.settings import WasmSettings
 from hookgate.builtin_plugins.wasm.wire import (
     Description,
     FaultError,
@@ -37,9 +40,6 @@ from hookgate.builtin_plugins.wasm.wire import (
 )
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.wasm.packages.folders import Package
-    from hookgate.builtin_plugins.wasm.packages.grants import Granted
-    from hookgate.builtin_plugins.wasm.settings import WasmSettings
     from hookgate.builtin_plugins.wasm.tables import Values
 
 NEEDED = {"tool": ("handle_tool_call",), "channel": ("parse_incoming", "format_outgoing")}

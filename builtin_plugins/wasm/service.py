@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hookgate import STORE, HookgateError, Host, Tool, TurnError
 from hookgate.builtin_plugins.wasm.packages.loads import Loads
+from hookgate.builtin_plugins.wasm.settings import WasmSettings
 from hookgate.kit.acceptance.acceptances import (
     AcceptanceBook,
     AcceptanceDesk,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.guests import Guests, LoadedPlugin
     from hookgate.builtin_plugins.wasm.packages.acceptance import Copies, Found, GuestAcceptance
     from hookgate.builtin_plugins.wasm.packages.folders import Package
-    from hookgate.builtin_plugins.wasm.settings import WasmSettings
     from hookgate.builtin_plugins.wasm.tables import Values
 
 SOURCE = "wasm"

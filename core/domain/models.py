@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 from hookgate.core.domain.messages import CLEAN, Message, Opaque, Taint, join_taints, new_id
 from hookgate.core.domain.parts import Raw, Text, WirePart
+from hookgate.core.domain.tools import Tool
 
 if TYPE_CHECKING:
-    from hookgate.core.domain.tools import Tool
     from hookgate.core.domain.turn import Turn
 
 StopReason: TypeAlias = Literal[

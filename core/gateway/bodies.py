@@ -7,6 +7,7 @@ held within bounds that hold for the whole gateway, whichever plugin's route it 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,6 @@ from hookgate.core.domain.errors import counted
 from hookgate.core.gateway.codes import wire_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hookgate.core.settings.schema import LimitSettings
 
 MOST_BYTES = 256 * 1024

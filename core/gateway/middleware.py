@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from hookgate.core.domain import strict_json
+from hookgate.core.domain.errors import WireError
 from hookgate.core.gateway.access.peer import NONCE_HEADER, PROOF_HEADER, prove
 from hookgate.core.gateway.bodies import BODIES
-from hookgate.core.gateway.codes import describe_error, wait_header, wire_error
+from hookgate.core.gateway.codes import ErrorAnswer, describe_error, wait_header, wire_error
 from hookgate.core.gateway.requests import CALLER, CLIENT, ROUTE
 from hookgate.core.gateway.routes import CORS_HEADERS, TOKEN, Handler, Route
 from hookgate.core.hooks.tasks import contained
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
     from aiohttp.typedefs import Middleware
     from aiohttp.web_urldispatcher import AbstractRoute
 
-    from hookgate.core.domain.errors import WireError
-    from hookgate.core.gateway.codes import ErrorAnswer
     from hookgate.core.gateway.server import Server
 
 _HEADERS = {

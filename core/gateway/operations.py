@@ -7,6 +7,7 @@ A plugin declares an operation once, on the function that does it
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, is_dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -16,8 +17,6 @@ from pydantic_core import to_json
 from hookgate.core.settings.documented import Documented
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from hookgate.core.domain.events import Event
     from hookgate.core.domain.turn import Principal, Scope
     from hookgate.core.host import Host

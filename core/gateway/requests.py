@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator
+from typing import Protocol
 
 from aiohttp import web
+from structlog.typing import FilteringBoundLogger
 
+from hookgate.core.domain.turn import Principal
 from hookgate.core.gateway.access.auth import Caller
 from hookgate.core.gateway.routes import Route
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from structlog.typing import FilteringBoundLogger
-
-    from hookgate.core.domain.turn import Principal
 
 CALLER: web.RequestKey[Caller] = web.RequestKey("hookgate caller", Caller)
 """Where the decision leaves who asks."""

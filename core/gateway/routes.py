@@ -6,24 +6,21 @@ They are declared at every start, so this loads nothing of the server that may s
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from hookgate.core.domain.errors import StartError
+from hookgate.core.domain.turn import Scope
 from hookgate.core.gateway.access.credentials import FORMS, check_forms
 from hookgate.core.gateway.access.origin import OriginRule
 from hookgate.core.gateway.codes import FAILED, Code, ErrorAnswer, is_own_code
 from hookgate.core.settings.schema import OriginName
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
-
     from aiohttp import web
-
-    from hookgate.core.domain.turn import Scope
 
 T = TypeVar("T")
 

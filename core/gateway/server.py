@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
 from hookgate import __version__
+from hookgate.core.domain.events import Event
+from hookgate.core.domain.turn import Principal
 from hookgate.core.gateway.access.auth import AccessGate
-from hookgate.core.gateway.access.peer import new_key
+from hookgate.core.gateway.access.peer import PeerLookup, new_key
 from hookgate.core.gateway.access.tokens import principal_id
 from hookgate.core.gateway.bodies import UnverifiedBodies
 from hookgate.core.gateway.codes import wire_error
 from hookgate.core.gateway.operations import result_json
-from hookgate.core.gateway.requests import CALLER, Clients, RequestLog
+from hookgate.core.gateway.requests import CALLER, Clients, LiveClient, RequestLog
+from hookgate.core.gateway.routes import ErrorShape, Route, Routes
 from hookgate.core.gateway.wire.rpc import PROTOCOL, Methods, event_data, event_parts
 from hookgate.core.gateway.wire.stream import QUEUE_BYTES
 from hookgate.core.hooks.tasks import EXPIRED, Expiry
-from hookgate.core.host import KEY_ENDED
+from hookgate.core.host import KEY_ENDED, Host
+from hookgate.core.settings.schema import Settings
 from hookgate.core.settings.secret_store import masked_json, redact_json
 from hookgate.core.turn.start import RETRY_AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from aiohttp.web_urldispatcher import AbstractResource
-
-    from hookgate.core.domain.events import Event
-    from hookgate.core.domain.turn import Principal
-    from hookgate.core.gateway.access.peer import PeerLookup
-    from hookgate.core.gateway.requests import LiveClient
-    from hookgate.core.gateway.routes import ErrorShape, Route, Routes
-    from hookgate.core.host import Host
-    from hookgate.core.settings.schema import Settings
 
 TOKEN_REVOKED = "the token was revoked"
 SESSION_ENDED = "the session was ended"

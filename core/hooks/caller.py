@@ -13,15 +13,17 @@ cancellation stands in `core.hooks.limits`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from types import CoroutineType, FrameType
+from typing import Any, Generic, ParamSpec, TypeVar
 
+import pluggy
 import structlog
 
 from hookgate.core.domain.errors import ConfigError, HookError
+from hookgate.core.domain.events import HookSpan
 from hookgate.core.hooks.dispatch import (
     Chain,
     Failed,
@@ -34,16 +36,8 @@ from hookgate.core.hooks.dispatch import (
 from hookgate.core.hooks.limits import Watch, driven, rest
 from hookgate.core.hooks.pool import Pool
 from hookgate.core.hooks.reports import CallSpan, FailureReports
+from hookgate.core.settings.schema import HookSettings
 from hookgate.hookspecs import Contract, hook_failed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import FrameType
-
-    import pluggy
-
-    from hookgate.core.domain.events import HookSpan
-    from hookgate.core.settings.schema import HookSettings
 
 P = ParamSpec("P")
 R = TypeVar("R")

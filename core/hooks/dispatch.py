@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import or_
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+import pluggy
 
 from hookgate.core.domain.errors import (
     HookError,
@@ -22,17 +24,12 @@ from hookgate.core.domain.errors import (
     Problem,
     StartError,
 )
-from hookgate.core.hooks.limits import GRACE
+from hookgate.core.hooks.limits import GRACE, Watch
+from hookgate.core.hooks.pool import Pool
 from hookgate.core.hooks.results import Expected, annotation_of, expected_of, members_of
+from hookgate.core.settings.schema import HookSettings
 from hookgate.core.settings.sections import nearest, problem
 from hookgate.hookspecs import Contract
-
-if TYPE_CHECKING:
-    import pluggy
-
-    from hookgate.core.hooks.limits import Watch
-    from hookgate.core.hooks.pool import Pool
-    from hookgate.core.settings.schema import HookSettings
 
 MESSAGE_CHARS = 300
 

@@ -12,13 +12,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hookgate.core.domain.events import CUT_SHORT, HookSpan
-from hookgate.core.hooks.dispatch import Failed
-
-if TYPE_CHECKING:
-    from hookgate.core.hooks.dispatch import HookFailure, Implementation
+from hookgate.core.hooks.dispatch import Failed, HookFailure, Implementation
 
 CAPACITY = 256
 """Failures that may wait for `hook_failed`; the oldest is dropped when there are more."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
-    from contextvars import Context
-    from datetime import datetime
+from hookgate.core.domain.ports import Clock
 
-    from hookgate.core.domain.ports import Clock
+if TYPE_CHECKING:
+    from contextvars import Context
+
     from hookgate.core.domain.turn import SessionKey
 
 T = TypeVar("T")

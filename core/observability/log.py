@@ -28,9 +28,9 @@ from structlog.typing import FilteringBoundLogger, Processor
 
 from hookgate.core.domain.errors import HookgateError
 from hookgate.core.domain.events import LogTail
+from hookgate.core.domain.ports import Secrets
 
 if TYPE_CHECKING:
-    from hookgate.core.domain.ports import Secrets
     from hookgate.core.settings.schema import LogSettings
 
 LIBRARIES = ("aiohttp", "alembic", "asyncio", "httpcore", "httpx", "sqlalchemy", "uvloop")

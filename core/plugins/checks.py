@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pluggy
 
+from hookgate.core.plugins.publication import Published
 from hookgate.core.plugins.sources import classes_with_hooks
 from hookgate.core.settings.sections import nearest
-
-if TYPE_CHECKING:
-    from hookgate.core.plugins.publication import Published
 
 _INSTEAD_OF_ASYNCGEN = {
     "lifespan": "decorate it with @contextlib.asynccontextmanager, below @hookimpl",

@@ -8,9 +8,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pluggy
+from structlog.typing import FilteringBoundLogger
 
 from hookgate.core.domain.descriptors import identity
 from hookgate.core.domain.errors import ConfigError, HookgateError, PluginError, Problem, StartError
@@ -19,16 +20,10 @@ from hookgate.core.hooks.dispatch import contracts_of, tightened
 from hookgate.core.host import PluginInfo
 from hookgate.core.plugins.checks import Manager, idle_hooks, problems_with
 from hookgate.core.plugins.publication import Published, prefix_of
-from hookgate.core.plugins.sources import content_of
+from hookgate.core.plugins.sources import Candidate, content_of
 from hookgate.core.registry.admission import SANDBOX_RUNNER
+from hookgate.core.settings.schema import HookSettings, Section, Settings
 from hookgate.core.settings.sections import nearest, problem, section_of
-
-if TYPE_CHECKING:
-    from structlog.typing import FilteringBoundLogger
-
-    from hookgate.core.plugins.sources import Candidate
-    from hookgate.core.settings.schema import HookSettings, Section, Settings
-
 
 SLOTS = (SANDBOX_RUNNER,)
 """Names that count as a builtin's, whether one comes with hookgate or not: what runs under them

@@ -25,12 +25,13 @@ is fixed once it is loaded, and belongs to one gateway: two gateways share nothi
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
+from structlog.typing import FilteringBoundLogger
 
 from hookgate import hookspecs
 from hookgate.core.domain.errors import (
@@ -45,19 +46,12 @@ from hookgate.core.domain.errors import (
 from hookgate.core.domain.ports import CLOCK, CONVERSATIONS, LANES, SECRETS, SIGNALS, TOKENS, Key
 from hookgate.core.hooks.caller import Hooks
 from hookgate.core.hooks.dispatch import Implementation
-from hookgate.core.host import PluginInfo
+from hookgate.core.host import Host, PluginInfo
 from hookgate.core.plugins.checks import Manager
 from hookgate.core.plugins.loader import Loader, refuse_doubles, reserved
 from hookgate.core.plugins.sources import builtin_candidates, extra_candidates, installed
+from hookgate.core.settings.schema import Section, Settings
 from hookgate.core.settings.sections import nearest, section_of
-
-if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
-
-    from structlog.typing import FilteringBoundLogger
-
-    from hookgate.core.host import Host
-    from hookgate.core.settings.schema import Section, Settings
 
 BUILTIN_PACKAGE = "hookgate.builtin_plugins"
 """Where the builtin plugins are looked for, one package each."""

@@ -19,15 +19,14 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pluggy
 
 from hookgate.core.domain.errors import PluginError, StartError
 from hookgate.core.hooks.dispatch import Chain
 from hookgate.core.hooks.tasks import told
 from hookgate.hookspecs import Contract
-
-if TYPE_CHECKING:
-    import pluggy
 
 
 def prefix_of(plugin: str) -> str:

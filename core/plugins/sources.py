@@ -14,6 +14,7 @@ from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from hookgate.core.domain.errors import ConfigError, PluginError, Problem
@@ -22,8 +23,6 @@ from hookgate.core.settings.sections import problem
 from hookgate.hookspecs import PROJECT
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from packaging.requirements import Requirement
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hookgate.core.domain.errors import TurnError
 from hookgate.core.domain.turn import RequestFlag
-
-if TYPE_CHECKING:
-    from hookgate.core.registry.snapshots import Registry
+from hookgate.core.registry.snapshots import Registry
 
 FAILURE_MODE = RequestFlag(
     name="toolFailureMode",

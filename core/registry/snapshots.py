@@ -10,13 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from hookgate.core.domain.descriptors import Capability, CapabilityKind, Card, identity
 from hookgate.core.domain.errors import HookgateError
-
-if TYPE_CHECKING:
-    from hookgate.core.domain.tools import Tool
+from hookgate.core.domain.tools import Tool
 
 T = TypeVar("T")
 _EMPTY: Mapping[str, Capability] = MappingProxyType({})

@@ -10,21 +10,18 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from hookgate.core.domain.errors import ContentError, Problem
 from hookgate.core.settings.secret_store import looks_secret
-from hookgate.core.settings.toml_lines import locate
+from hookgate.core.settings.toml_lines import KeyPath, locate
 from hookgate.core.settings.words import UNKNOWN, Fault, dotted, faults_of, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from pydantic import BaseModel
-
-    from hookgate.core.settings.toml_lines import KeyPath
 
 T = TypeVar("T")
 M = TypeVar("M", bound="BaseModel")

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hookgate.core.domain.errors import ConfigError, ContentError, Problem
 from hookgate.core.settings.documents import parse_toml
@@ -31,13 +31,11 @@ from hookgate.core.settings.layers import (
     normal,
 )
 from hookgate.core.settings.paths import PathBases, expanded, holds_text, users_home, whole_paths
+from hookgate.core.settings.toml_lines import KeyPath
 from hookgate.core.settings.words import dotted, problems_of, shown
 
 if TYPE_CHECKING:
-    from typing import NoReturn
-
     from hookgate.core.settings.schema import Settings
-    from hookgate.core.settings.toml_lines import KeyPath
 
 MAX_FILE = 4 * 1024 * 1024
 """The longest settings file, in bytes."""

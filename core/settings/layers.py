@@ -9,13 +9,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hookgate.core.domain.errors import Problem
+from hookgate.core.settings.toml_lines import KeyPath
 from hookgate.core.settings.words import Shape, dotted
-
-if TYPE_CHECKING:
-    from hookgate.core.settings.toml_lines import KeyPath
 
 PREFIX = "HOOKGATE_"
 """What the environment variables that set a key begin with."""

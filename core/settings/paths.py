@@ -17,11 +17,11 @@ from functools import cache, lru_cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hookgate.core.settings.toml_lines import KeyPath
+
 if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic.json_schema import GenerateJsonSchema
-
-    from hookgate.core.settings.toml_lines import KeyPath
 
 M = TypeVar("M", bound="BaseModel")
 

@@ -10,17 +10,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, Field, PrivateAttr, SecretStr, model_validator
 
 from hookgate.core.domain.descriptors import identity
 from hookgate.core.domain.models import ModelRef
 from hookgate.core.settings.documented import Documented
+from hookgate.core.settings.layers import SettingPlace
 from hookgate.core.settings.paths import FROM_HOME, IS_TEXT, PathBases, users_home
-
-if TYPE_CHECKING:
-    from hookgate.core.settings.layers import SettingPlace
 
 
 class Section(Documented):

@@ -14,6 +14,7 @@ import os
 import re
 import threading
 from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -24,13 +25,11 @@ from urllib.parse import quote, quote_plus
 import orjson
 
 from hookgate.core.domain.errors import ConfigError, Problem
+from hookgate.core.domain.ports import Secrets
 from hookgate.core.settings.key_file import read_key_file
 from hookgate.core.settings.paths import expanded, users_home
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from hookgate.core.domain.ports import Secrets
     from hookgate.core.settings.schema import Settings
 
 MASK = "[redacted]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import to_json
@@ -13,10 +13,8 @@ from pydantic_core import to_json
 from hookgate.core.domain.errors import ConfigError, Problem
 from hookgate.core.settings.paths import expanded, whole_paths, whole_section
 from hookgate.core.settings.schema import Section, Settings
+from hookgate.core.settings.toml_lines import KeyPath
 from hookgate.core.settings.words import problems_of
-
-if TYPE_CHECKING:
-    from hookgate.core.settings.toml_lines import KeyPath
 
 S = TypeVar("S", bound=Section)
 

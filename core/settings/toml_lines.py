@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
 
 KeyPath = tuple[str | int, ...]
 """The way to a value: keys, and places in arrays counted from 0."""

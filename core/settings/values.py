@@ -6,19 +6,17 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import SecretStr
 
 from hookgate.core.domain.errors import ConfigError
 from hookgate.core.settings.layers import COMMAND_LINE, ENVIRONMENT, SettingPlace, joined
+from hookgate.core.settings.schema import Section, Settings
 from hookgate.core.settings.secret_store import MASK, looks_secret
 from hookgate.core.settings.sections import nearest, problem, section_of
+from hookgate.core.settings.toml_lines import KeyPath
 from hookgate.core.settings.words import Shape, dotted, may_be_secret
-
-if TYPE_CHECKING:
-    from hookgate.core.settings.schema import Section, Settings
-    from hookgate.core.settings.toml_lines import KeyPath
 
 Layer = Literal["default", "program", "file", "environment", "command line"]
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import IO, TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
 from uuid import uuid4
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def write_whole(

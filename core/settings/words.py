@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 from hookgate.core.domain.errors import Problem
 from hookgate.core.settings.paths import schema_of
 from hookgate.core.settings.secret_store import looks_secret
+from hookgate.core.settings.toml_lines import KeyPath
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
-
-    from hookgate.core.settings.toml_lines import KeyPath
 
 FOUND_CHARS = 60
 

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from hookgate import EGRESS, Card, Egress, Event, HookgateError, Host, PluginInfo, Rejected, Subject
 from hookgate.builtin_plugins.awareness.cards.folders import (
@@ -19,16 +19,14 @@ from hookgate.builtin_plugins.awareness.cards.folders import (
     parse_card,
     scan,
 )
+from hookgate.builtin_plugins.awareness.settings import AwarenessSettings, RemoteCard
+from hookgate.kit.acceptance.acceptances import AcceptanceBook
 from hookgate.kit.content.documents import Reading
 from hookgate.kit.content.files import decoded, write_whole
 from hookgate.kit.content.folders import ContentFolder
 from hookgate.kit.content.problems import ContentError, Problem, brief
 from hookgate.kit.content.workspaces import CARDS
 from hookgate.kit.modules import httpx
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.awareness.settings import AwarenessSettings, RemoteCard
-    from hookgate.kit.acceptance.acceptances import AcceptanceBook
 
 TIMEOUT = 10.0
 """Seconds that one card may take; a source that does not answer must not hold up a start."""

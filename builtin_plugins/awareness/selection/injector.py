@@ -33,6 +33,11 @@ from hookgate.builtin_plugins.awareness.selection.selector import (
     plain_id,
     refuse,
 )
+from hookgate.builtin_plugins.awareness.settings import (
+    AgentAwareness,
+    AwarenessSettings,
+    ProfileSettings,
+)
 from hookgate.builtin_plugins.awareness.switch import (
     Injected,
     SessionType,
@@ -42,12 +47,6 @@ from hookgate.builtin_plugins.awareness.switch import (
 from hookgate.wire import well_formed
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.awareness.settings import (
-        AgentAwareness,
-        AwarenessSettings,
-        ProfileSettings,
-    )
-
     Sanitize = Callable[[Card], Awaitable[Card | Rejected]]
 
 PREFIX = "card:"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from sqlalchemy import (
     ColumnElement,
@@ -23,9 +24,6 @@ from sqlalchemy import (
 from hookgate import Clock, Image, ReceivedMessage, Store
 from hookgate.builtin_plugins.channels.book.tables import CURSORS, EVENTS, LEASES, TURNS
 from hookgate.kit.records.statements import insert_new
-
-if TYPE_CHECKING:
-    import asyncio
 
 LEASE_SECONDS = 30.0
 """A gateway that has not been heard of for so long has stopped."""

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hookgate import Egress, Host, HostedChannel
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.channels.settings import ChannelSettings
+from hookgate.builtin_plugins.channels.settings import ChannelSettings
 
 
 def channel_of(host: Host, egress: Egress, name: str, settings: ChannelSettings) -> HostedChannel:

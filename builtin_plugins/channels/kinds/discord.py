@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from hookgate import (
@@ -24,9 +24,7 @@ from hookgate import (
     plain_text,
 )
 from hookgate.builtin_plugins.channels.kinds.api import Api, StatusError, read_json
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.channels.settings import ChannelSettings
+from hookgate.builtin_plugins.channels.settings import ChannelSettings
 
 API = "https://discord.com/api/v10"
 LONGEST = 2000

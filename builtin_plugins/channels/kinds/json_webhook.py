@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -27,9 +27,7 @@ from hookgate import (
     plain_text,
 )
 from hookgate.builtin_plugins.channels.kinds.api import Api, read_json
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.channels.settings import ChannelSettings
+from hookgate.builtin_plugins.channels.settings import ChannelSettings
 
 
 class PostedMessage(BaseModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs
 
 from hookgate import (
@@ -24,9 +24,7 @@ from hookgate import (
     plain_text,
 )
 from hookgate.builtin_plugins.channels.kinds.api import Api, read_json
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.channels.settings import ChannelSettings
+from hookgate.builtin_plugins.channels.settings import ChannelSettings
 
 API = "https://slack.com/api"
 

@@ -10,16 +10,15 @@ from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
 
 from hookgate import Capability, Embedder, PartStanding, Standings
-from hookgate.builtin_plugins.discovery.index.documents import clause_spans, words_of
+from hookgate.builtin_plugins.discovery.index.documents import LexicalIndex, clause_spans, words_of
+from hookgate.builtin_plugins.discovery.show.entries import Found
 from hookgate.kit.modules import np
 from hookgate.kit.vectors import products
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from hookgate.builtin_plugins.discovery.index.documents import LexicalIndex
     from hookgate.builtin_plugins.discovery.index.vectors import Vectors
-    from hookgate.builtin_plugins.discovery.show.entries import Found
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from hookgate import Capability
 from hookgate.builtin_plugins.discovery.index.documents import words_of
+from hookgate.builtin_plugins.discovery.index.index import Index, Query, Ranking
 from hookgate.builtin_plugins.discovery.show.entries import Found
 from hookgate.kit.modules import np
 from hookgate.kit.vectors import idleness
@@ -16,12 +17,9 @@ from hookgate.kit.vectors import idleness
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from hookgate.builtin_plugins.discovery.index.index import Index, Query, Ranking
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-    from hookgate.builtin_plugins.discovery.index.index import Index, Query, Ranking
 
     Floats: TypeAlias = npt.NDArray[np.float32]
 

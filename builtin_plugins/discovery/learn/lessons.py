@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate import Capability, Embedder, EmbeddingError
 from hookgate.builtin_plugins.discovery.index.documents import words_of
+from hookgate.builtin_plugins.discovery.index.index import Index, Query
 from hookgate.kit.modules import np
 from hookgate.kit.vectors import products
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.discovery.index.index import Index, Query
     from hookgate.builtin_plugins.discovery.learn.view import ExampleSet
+
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from hookgate.builtin_plugins.discovery.index.index import Index, Query
     from hookgate.builtin_plugins.discovery.learn.view import ExampleSet
 
     Boost = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]] | None

@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Kind, Status
 from hookgate.builtin_plugins.inventory.sources.files import Home, Skills, projects_of, texts_of
 from hookgate.builtin_plugins.inventory.sources.source import (
     CapabilityChange,
@@ -19,9 +20,6 @@ from hookgate.builtin_plugins.inventory.sources.source import (
 )
 from hookgate.kit.content.files import Stamp, stamp_of
 from hookgate.kit.content.problems import ContentError
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Kind, Status
 
 STATE = ".claude.json"
 STATE_BYTES = 16 * 1024 * 1024

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Status
 from hookgate.builtin_plugins.inventory.sources.files import Home, SkillFile, Skills, projects_of
 from hookgate.builtin_plugins.inventory.sources.source import (
     CapabilityChange,
@@ -22,9 +23,6 @@ from hookgate.builtin_plugins.inventory.writing.formats import toml_text
 from hookgate.builtin_plugins.inventory.writing.formats.edits import Edit
 from hookgate.builtin_plugins.inventory.writing.transcoder import transcode
 from hookgate.settings import locate
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Status
 
 CONFIG = "config.toml"
 LOCAL = ".codex/config.toml"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Status
 from hookgate.builtin_plugins.inventory.sources.files import (
     Home,
     SkillFile,
@@ -22,9 +23,6 @@ from hookgate.builtin_plugins.inventory.sources.source import (
     extension,
     skill_record,
 )
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Status
 
 CONFIG = "config.yaml"
 SERVERS = "mcp.json"

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from hookgate import EGRESS, Host
+from hookgate.builtin_plugins.inventory.settings import InventorySettings, Runtime
 from hookgate.builtin_plugins.inventory.sources.claude_code import ClaudeCodeSource
 from hookgate.builtin_plugins.inventory.sources.codex import CodexSource
 from hookgate.builtin_plugins.inventory.sources.hermes import HermesSource
 from hookgate.builtin_plugins.inventory.sources.openclaw import PORT, OpenClawSource
 from hookgate.builtin_plugins.inventory.sources.openclaw_link import OpenClawLink
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.inventory.settings import InventorySettings, Runtime
-    from hookgate.builtin_plugins.inventory.sources.source import RuntimeSource
+from hookgate.builtin_plugins.inventory.sources.source import RuntimeSource
 
 
 def runtime_sources(host: Host, settings: InventorySettings) -> list[RuntimeSource]:

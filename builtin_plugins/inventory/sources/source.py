@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from hookgate import Host, Principal, WireError
-from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Status, Tier
+from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Kind, Status, Tier
 from hookgate.hookspecs import hookspec
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.inventory.record import Kind
     from hookgate.builtin_plugins.inventory.sources.files import Home, SkillFile
 
 # A specification of a hook has no body: the implementations are the plugins'.

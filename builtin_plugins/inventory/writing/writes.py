@@ -25,6 +25,7 @@ from hookgate import (
     TurnError,
     WireError,
 )
+from hookgate.builtin_plugins.inventory.multiplexer import Multiplexer
 from hookgate.builtin_plugins.inventory.record import CapabilityRecord, parse_id, refusal
 from hookgate.builtin_plugins.inventory.sources.source import (
     Action,
@@ -39,7 +40,6 @@ from hookgate.tasks import finish
 from hookgate.wire import canonical
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.inventory.multiplexer import Multiplexer
     from hookgate.builtin_plugins.inventory.service import Inventory
 
 RULES = Path(__file__).with_name("scan_rules.toml")

@@ -7,18 +7,15 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookgate import Clock, Store, StoreError, StoreUnavailableError, new_id
 from hookgate.builtin_plugins.metering.budgets import rows
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-    from hookgate.builtin_plugins.metering.budgets.rows import Asked, Exchange, Grant, Plan
-    from hookgate.builtin_plugins.metering.budgets.windows import Hold, LeasedWindow
+from hookgate.builtin_plugins.metering.budgets.rows import Asked, Exchange, Grant, Plan
+from hookgate.builtin_plugins.metering.budgets.windows import Hold, LeasedWindow
 
 FAULTS = (StoreError, SQLAlchemyError)
 """What is raised where the store does not work."""

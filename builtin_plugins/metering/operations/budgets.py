@@ -21,6 +21,7 @@ from hookgate import (
     key_text,
     operation,
 )
+from hookgate.builtin_plugins.metering.budgets.windows import Standing
 from hookgate.builtin_plugins.metering.calls import PICO
 from hookgate.builtin_plugins.metering.limits import (
     MOST_RAISES,
@@ -39,7 +40,6 @@ from hookgate.ports import RateLeft
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.budgets.engine import Budgets
-    from hookgate.builtin_plugins.metering.budgets.windows import Standing
 
 
 class Amounts(OperationModel):

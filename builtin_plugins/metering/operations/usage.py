@@ -8,17 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import date
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field, create_model, field_validator
 
 from hookgate import POSITIONAL, Invocation, OperationModel, operation
 from hookgate.builtin_plugins.metering.calls import COUNTS, DIMENSIONS, Call, Query, sound
 from hookgate.builtin_plugins.metering.limits import dollars
+from hookgate.builtin_plugins.metering.reports import Reports, Totals
 from hookgate.builtin_plugins.metering.tables.ledger import calls_of
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.metering.reports import Reports, Totals
 
 MOST_GROUPS = 10_000
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}(-[0-9]{2})?")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from hookgate import POSITIONAL, Host, Invocation, ModelRef, OperationModel, TurnError, operation
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.metering.prices.book import Prices
+from hookgate.builtin_plugins.metering.prices.book import Prices
 
 
 class Step(OperationModel):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from hookgate import (
     MAX_ROUNDS,
@@ -31,13 +31,11 @@ from hookgate import (
 from hookgate.builtin_plugins.policy.judge.engine import Engine, Judgement
 from hookgate.builtin_plugins.policy.judge.facts import Facts, History, facts_of
 from hookgate.builtin_plugins.policy.judge.judging import Judge
+from hookgate.builtin_plugins.policy.rules.linting import KnownTool
+from hookgate.builtin_plugins.policy.rules.model import Rule
+from hookgate.builtin_plugins.policy.settings import PolicySettings, ProfileName, RuleEffect
 from hookgate.catalogue import Snapshot
 from hookgate.kit.durations import seconds_of
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.policy.rules.linting import KnownTool
-    from hookgate.builtin_plugins.policy.rules.model import Rule
-    from hookgate.builtin_plugins.policy.settings import PolicySettings, ProfileName, RuleEffect
 
 NOW = 1_000_000.0
 """The time at which cases are judged, and calls explained, in seconds of the history's clock."""

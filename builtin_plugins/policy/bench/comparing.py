@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hookgate import FLAG_NAMES, Flags, Provenance
 from hookgate.builtin_plugins.policy.bench.bench import Bench, Found
@@ -14,10 +14,8 @@ from hookgate.builtin_plugins.policy.bench.cases import Case, run_case
 from hookgate.builtin_plugins.policy.judge.facts import Facts
 from hookgate.builtin_plugins.policy.rules.digest import said
 from hookgate.builtin_plugins.policy.rules.linting import sample_of
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.policy.rules.model import Rule
-    from hookgate.builtin_plugins.policy.settings import PolicySettings
+from hookgate.builtin_plugins.policy.rules.model import Rule
+from hookgate.builtin_plugins.policy.settings import PolicySettings
 
 ANY_TOOL = "any_tool"
 """Stands for a tool that no rule names."""

@@ -12,20 +12,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from hookgate import ClientCallFlags, Flags, Provenance
 from hookgate.builtin_plugins.policy.bench.bench import Bench, Found, session_of
 from hookgate.builtin_plugins.policy.bench.comparing import Coverage
 from hookgate.builtin_plugins.policy.judge.engine import Engine
 from hookgate.builtin_plugins.policy.judge.facts import LONGEST, Facts, History
+from hookgate.builtin_plugins.policy.rules.conditions import Condition
 from hookgate.builtin_plugins.policy.rules.linting import arguments_of
 from hookgate.builtin_plugins.policy.rules.model import Rule
 from hookgate.builtin_plugins.policy.settings import RuleEffect
 from hookgate.settings import MASK as SECRET
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.policy.rules.conditions import Condition
 
 Standing: TypeAlias = Literal["same", "flip", "undecidable", "passed_over"]
 

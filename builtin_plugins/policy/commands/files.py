@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import typer
 
 from hookgate import HookgateError, StartError
+from hookgate.kit.commands import State
+from hookgate.kit.content.problems import Problem
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.rules.linting import KnownTool
     from hookgate.builtin_plugins.policy.rules.model import Rule
     from hookgate.builtin_plugins.policy.settings import PolicySettings
-    from hookgate.kit.commands import State
-    from hookgate.kit.content.problems import Problem
 
 Profile: TypeAlias = Literal["open", "balanced", "guarded", "strict"]
 

@@ -23,7 +23,8 @@ from hookgate.builtin_plugins.policy.commands.files import (
     tools,
 )
 from hookgate.builtin_plugins.policy.commands.record import coverage, diff, replay
-from hookgate.kit.commands import CommandGroup, JsonOption, state_of
+from hookgate.kit.commands import CommandGroup, JsonOption, State, state_of
+from hookgate.kit.content.problems import Problem
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.bench.bench import Found
     from hookgate.builtin_plugins.policy.bench.cases import Tried
     from hookgate.builtin_plugins.policy.rules.model import Rule
-    from hookgate.kit.commands import State
-    from hookgate.kit.content.problems import Problem
 
 app = typer.Typer(
     cls=CommandGroup,

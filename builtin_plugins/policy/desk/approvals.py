@@ -38,14 +38,13 @@ from hookgate import (
     TurnError,
     new_id,
 )
+from hookgate.builtin_plugins.policy.desk.grants import GrantScope
+from hookgate.builtin_plugins.policy.settings import ApprovalSettings
 from hookgate.clients import principal_id, token_book
 from hookgate.tasks import finish
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
-
-    from hookgate.builtin_plugins.policy.desk.grants import GrantScope
-    from hookgate.builtin_plugins.policy.settings import ApprovalSettings
 
 Choice: TypeAlias = Literal["allow-once", "allow-always", "deny"]
 

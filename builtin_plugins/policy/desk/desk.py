@@ -30,12 +30,12 @@ from hookgate.builtin_plugins.policy.desk.approvals import (
     answer_of,
 )
 from hookgate.builtin_plugins.policy.desk.grants import Grants, GrantScope
+from hookgate.builtin_plugins.policy.settings import ApprovalSettings
 from hookgate.settings import redact_json
 from hookgate.tasks import finish
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.desk.tables import Grant
-    from hookgate.builtin_plugins.policy.settings import ApprovalSettings
     from hookgate.kit.records import Records
 
 PART = "policy grants"

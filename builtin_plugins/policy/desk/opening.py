@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from hookgate import STORE, Host, StoreError
 from hookgate.builtin_plugins.policy.desk.desk import Desk
 from hookgate.builtin_plugins.policy.desk.quarantine import PART, TOOL, Quarantine, ToolPins
+from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.clients import followed_token_book, principal_id
 from hookgate.kit.acceptance.acceptances import acceptances_of
 from hookgate.kit.tables import tables_of
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.policy.settings import PolicySettings
 
 
 @asynccontextmanager

@@ -8,14 +8,11 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from hookgate import FLAG_NAMES, Host, Subject, Tool, ToolCall, Turn, TurnError
-from hookgate.kit.acceptance.acceptances import AcceptanceDesk, WaitingSubject
+from hookgate.kit.acceptance.acceptances import AcceptanceBook, AcceptanceDesk, WaitingSubject
 from hookgate.wire import canonical
-
-if TYPE_CHECKING:
-    from hookgate.kit.acceptance.acceptances import AcceptanceBook
 
 PinMode: TypeAlias = Literal["others", "all", "off"]
 

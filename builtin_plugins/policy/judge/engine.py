@@ -9,17 +9,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from hookgate import Flags, ToolCall
 from hookgate.builtin_plugins.policy.judge.facts import EarlierCalls, Facts, History, same_scope
 from hookgate.builtin_plugins.policy.rules.conditions import Condition, ConditionError, Variables
 from hookgate.builtin_plugins.policy.rules.digest import said
+from hookgate.builtin_plugins.policy.rules.model import After, MoreThan, Rule
 from hookgate.builtin_plugins.policy.settings import RuleEffect
 from hookgate.wire import canonical
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.policy.rules.model import After, MoreThan, Rule
 
 State: TypeAlias = Literal["holds", "unknown", "fails"]
 

@@ -7,16 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from fnmatch import translate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from hookgate import FLAG_NAMES, Ask, EffectName, Flags, Recheck, Taint, ToolCall, Turn, Verdict
 from hookgate.builtin_plugins.policy.judge.engine import STRICTNESS, Engine, Judgement, RuleOutcome
 from hookgate.builtin_plugins.policy.judge.facts import Budgets, History, facts_of
 from hookgate.builtin_plugins.policy.rules.profiles import Circumstances, ProfileRule, judge
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.policy.settings import PolicySettings, RuleEffect
+from hookgate.builtin_plugins.policy.settings import PolicySettings, RuleEffect
 
 MEMO = 4096
 """Declarations in their circumstances for which what the profile says is remembered."""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hookgate.builtin_plugins.policy.rules.model import After, Match, MoreThan, Rule
 from hookgate.builtin_plugins.policy.rules.profiles import cells
+from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.wire import canonical
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.policy.settings import PolicySettings
 
 _LATER = frozenset(("owner",))
 

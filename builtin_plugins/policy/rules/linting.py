@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hookgate import Flags
 from hookgate.builtin_plugins.policy.judge.engine import STRICTNESS
@@ -24,11 +24,9 @@ from hookgate.builtin_plugins.policy.rules.model import (
     Rule,
     fits,
 )
+from hookgate.builtin_plugins.policy.settings import ApprovalSettings, PolicySettings
 from hookgate.kit.content.problems import Problem
 from hookgate.kit.durations import told
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.policy.settings import ApprovalSettings, PolicySettings
 
 _GLOBS = ("tool", "plugin", "agent", "channel", "account", "peer", "principal", "taint")
 _OWNERS = ("loopback", "embedded", "cli")

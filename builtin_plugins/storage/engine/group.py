@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, Table, event
 from sqlalchemy.exc import SQLAlchemyError
@@ -13,9 +14,6 @@ from hookgate import StoreError, StoreUnavailableError
 from hookgate.builtin_plugins.storage.engine.faults import contain, fault
 from hookgate.builtin_plugins.storage.engine.inserts import Inserts, check_columns
 from hookgate.builtin_plugins.storage.engine.sqlite import Dialect
-
-if TYPE_CHECKING:
-    import asyncio
 
 T = TypeVar("T")
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from sqlalchemy import Connection, Insert, Table
 
 from hookgate import StoreError
 from hookgate.kit.records.statements import ManyRows
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection, Insert, Table
 
 
 class Inserts:

@@ -8,7 +8,6 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError
 
@@ -24,11 +23,9 @@ from hookgate.builtin_plugins.storage.engine.lock import (
 from hookgate.builtin_plugins.storage.engine.readers import Readers
 from hookgate.builtin_plugins.storage.engine.writer import Writer
 from hookgate.builtin_plugins.storage.migrate import PluginTables, TablesError, TableStatus
+from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.tables import METADATA, SCRIPTS
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.storage.settings import StorageSettings
 
 LOSS = "Until then everything is kept in memory only, and is lost when the gateway stops."
 MEGABYTE = 1024 * 1024

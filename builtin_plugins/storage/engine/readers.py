@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from hookgate import StoreUnavailableError
 from hookgate.builtin_plugins.storage.engine.faults import broken, contain, fault
+from hookgate.builtin_plugins.storage.engine.lock import DatabaseLink
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
-
-    from hookgate.builtin_plugins.storage.engine.lock import DatabaseLink
 
 T = TypeVar("T")
 

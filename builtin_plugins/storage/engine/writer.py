@@ -7,7 +7,9 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Table
 
 from hookgate import StoreError, StoreUnavailableError
 from hookgate.builtin_plugins.storage.engine.faults import broken, fault
@@ -26,11 +28,7 @@ from hookgate.builtin_plugins.storage.engine.group import (
     refused,
 )
 from hookgate.builtin_plugins.storage.engine.inserts import Inserts
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection, Table
-
-    from hookgate.builtin_plugins.storage.engine.lock import DatabaseLink
+from hookgate.builtin_plugins.storage.engine.lock import DatabaseLink
 
 
 class Room:

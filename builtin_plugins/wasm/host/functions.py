@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hookgate import Host, StoreError, Taint
 from hookgate.builtin_plugins.wasm.bounds import aside
+from hookgate.builtin_plugins.wasm.engine.calls import CallContext, HostFunction
+from hookgate.builtin_plugins.wasm.packages.grants import Granted
 from hookgate.builtin_plugins.wasm.wire import (
     REQUEST_BYTES,
     ClockRequest,
@@ -32,9 +34,7 @@ from hookgate.kit.rendering import clean
 from hookgate.settings import looks_secret, variable_of
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.wasm.engine.calls import CallContext, HostFunction
     from hookgate.builtin_plugins.wasm.host.http import Door
-    from hookgate.builtin_plugins.wasm.packages.grants import Granted
     from hookgate.builtin_plugins.wasm.tables import Values
 
 NOBODY = ""

@@ -8,21 +8,18 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from hookgate import EGRESS, EgressDeniedError, EgressFailedError, Host, Secrets
 from hookgate.builtin_plugins.wasm.bounds import TooMuchError, aside, hold
 from hookgate.builtin_plugins.wasm.host.functions import HostRefusal
-from hookgate.builtin_plugins.wasm.packages.grants import SAFE
+from hookgate.builtin_plugins.wasm.packages.grants import SAFE, Granted, Place
+from hookgate.builtin_plugins.wasm.settings import WasmSettings
 from hookgate.builtin_plugins.wasm.wire import ErrorCode, HttpRequest, HttpResponse
 from hookgate.kit.modules import httpx
 from hookgate.kit.url_grants import NotGrantedError, shown
 from hookgate.settings import MASK, MIN_MASKED
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.wasm.packages.grants import Granted, Place
-    from hookgate.builtin_plugins.wasm.settings import WasmSettings
 
 _MARK = re.compile(r"\{\{secret:([^{}]{1,128})\}\}")
 _LOOKS = "{{secret:"

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hookgate import Gateway, HookgateError, Settings, ToolResult
 from hookgate.builtin_plugins.wasm.engine.limits import GuestError
 from hookgate.builtin_plugins.wasm.guests import Guests, LoadedPlugin
 from hookgate.builtin_plugins.wasm.host.functions import GuestCall
+from hookgate.builtin_plugins.wasm.packages.folders import Package
+from hookgate.builtin_plugins.wasm.settings import WasmSettings
 from hookgate.builtin_plugins.wasm.tables import METADATA, Values
 from hookgate.builtin_plugins.wasm.tools import call_tool
 from hookgate.kit.records import MemoryStore
 from hookgate.wire import compile_schema
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.wasm.packages.folders import Package
-    from hookgate.builtin_plugins.wasm.settings import WasmSettings
 
 OWNER = "cli:local:main"
 WAY_OUT = "egress"

@@ -6,13 +6,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
 from hookgate import FLAG_NAMES, HookgateError, OperationModel
+from hookgate.builtin_plugins.wasm.settings import WasmSettings
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.guests import LoadedPlugin
     from hookgate.builtin_plugins.wasm.packages.acceptance import GuestAcceptance
     from hookgate.builtin_plugins.wasm.packages.folders import Package
     from hookgate.builtin_plugins.wasm.packages.manifest import Manifest
-    from hookgate.builtin_plugins.wasm.settings import WasmSettings
 
 
 class FlagDetail(OperationModel):

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hookgate import HookgateError, Host, Tool
+from hookgate.builtin_plugins.wasm.settings import WasmSettings
 from hookgate.kit.content.files import write_whole
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.guests import Guests, LoadedPlugin
     from hookgate.builtin_plugins.wasm.service import SandboxPlugin
-    from hookgate.builtin_plugins.wasm.settings import WasmSettings
 
 FORMAT: Final = "hookgate-wasm-refused-1"
 

@@ -9,12 +9,13 @@ own user need none: they show that they have read the key that lies there.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import ipaddress
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from weakref import WeakKeyDictionary
 from hookgate import hookspecs
 from hookgate.core.domain.errors import HookError, StartError, WireError
 from hookgate.core.domain.models import Refusal
-from hookgate.core.domain.turn import ALL_SCOPES, Claim, Principal
+from hookgate.core.domain.turn import ALL_SCOPES, Claim, Credential, Principal, Scope
 from hookgate.core.gateway.access.browser import BrowserSessions, of_plugin
 from hookgate.core.gateway.access.credentials import (
     COOKIE,
@@ -36,6 +37,7 @@ from hookgate.core.gateway.access.credentials import (
 )
 from hookgate.core.gateway.access.origin import (
     HostRule,
+    IPAddress,
     OriginRule,
     Proxies,
     address_key,
@@ -48,19 +50,14 @@ from hookgate.core.gateway.access.origin import (
 from hookgate.core.gateway.access.peer import NONCE_HEADER, OWNER_PREFIX, PeerLookup, prove_owner
 from hookgate.core.gateway.access.tokens import PREFIX, PREFIXES, token_book
 from hookgate.core.gateway.codes import wire_error
+from hookgate.core.gateway.service.proxy_protocol import Announced
 from hookgate.core.gateway.service.sockets import peer_is_ours
 from hookgate.core.settings.secret_store import masking
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Collection, Sequence
-
     from aiohttp import web
 
-    from hookgate.core.domain.turn import Credential, Scope
-    from hookgate.core.gateway.access.origin import IPAddress
     from hookgate.core.gateway.routes import Access
-    from hookgate.core.gateway.service.proxy_protocol import Announced
     from hookgate.core.host import Host
     from hookgate.core.settings.schema import Settings
 

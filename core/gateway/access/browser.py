@@ -16,21 +16,18 @@ import hmac
 import re
 import secrets as random
 from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from hookgate.core.domain.errors import StoreError
-from hookgate.core.domain.ports import SWITCHES
+from hookgate.core.domain.errors import StoreError, WireError
+from hookgate.core.domain.ports import SWITCHES, Switch, Switches
 from hookgate.core.gateway.access.credentials import MAX_CREDENTIAL, SESSION_COOKIES
+from hookgate.core.gateway.access.tokens import Token, TokenBook
 from hookgate.core.gateway.codes import wire_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from hookgate.core.domain.errors import WireError
-    from hookgate.core.domain.ports import Switch, Switches
-    from hookgate.core.gateway.access.tokens import Token, TokenBook
     from hookgate.core.host import Host
 
 SESSION_SECONDS = 12 * 3600

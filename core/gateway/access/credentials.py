@@ -8,19 +8,16 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.errors import StartError
-from hookgate.core.domain.turn import Credential
+from hookgate.core.domain.turn import Credential, CredentialKind
 from hookgate.core.gateway.codes import wire_error
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterator
-
     from multidict import CIMultiDictProxy
-
-    from hookgate.core.domain.turn import CredentialKind
 
 BEARER_PROTOCOL = "bearer."
 """What a WebSocket subprotocol begins with that brings a token."""

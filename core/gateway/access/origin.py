@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
@@ -17,8 +18,6 @@ from hookgate.core.domain.errors import StartError
 from hookgate.core.gateway.codes import wire_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from multidict import CIMultiDictProxy
 
 IPAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address

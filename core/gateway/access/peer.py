@@ -18,16 +18,12 @@ import secrets
 import socket
 import struct
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hookgate.core.gateway.access.origin import canonical_address
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hookgate.core.gateway.access.origin import IPAddress
+from hookgate.core.gateway.access.origin import IPAddress, canonical_address
 
 Endpoint = tuple[str, int]
 

@@ -8,20 +8,18 @@ import hmac
 import itertools
 import json
 import secrets as random
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.errors import StartError, StoreError
-from hookgate.core.domain.ports import SWITCHES, Key
+from hookgate.core.domain.ports import SWITCHES, Key, Switch, Switches
 from hookgate.core.domain.turn import Claim, Principal
 from hookgate.core.hooks.tasks import finish
 from hookgate.core.settings.whole_file import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from hookgate.core.domain.ports import Switch, Switches
     from hookgate.core.host import Host
     from hookgate.core.settings.schema import TokenSettings
 

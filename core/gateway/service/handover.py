@@ -16,8 +16,9 @@ import asyncio
 import os
 import socket
 import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from hookgate.core.domain.errors import StartError
 from hookgate.core.gateway.service.sockets import (
@@ -26,10 +27,6 @@ from hookgate.core.gateway.service.sockets import (
     taken_socket,
     unix_address,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
 PLACE = "takeover.sock"
 """The socket in the home folder."""

@@ -11,17 +11,13 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from hookgate.core.gateway.access.origin import canonical_address
+from structlog.typing import FilteringBoundLogger
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from structlog.typing import FilteringBoundLogger
-
-    from hookgate.core.gateway.access.origin import IPAddress
+from hookgate.core.gateway.access.origin import IPAddress, canonical_address
 
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 """What it begins with, and no request does."""

@@ -7,15 +7,14 @@ import os
 import socket
 import stat
 import struct
+from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hookgate.core.domain.errors import StartError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, MutableMapping, Sequence
-    from pathlib import Path
-
     from hookgate.core.settings.schema import GatewaySettings, Settings
 
 FIRST_INHERITED = 3

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from aiohttp import web
 from pydantic import ValidationError
 
 from hookgate.core.domain import strict_json
 from hookgate.core.domain.errors import WireError
+from hookgate.core.gateway.access.auth import Caller
 from hookgate.core.gateway.access.browser import session_cookie
 from hookgate.core.gateway.codes import wire_error
 from hookgate.core.gateway.operations import OperationModel
 from hookgate.core.gateway.requests import CALLER
+from hookgate.core.gateway.server import Server
 from hookgate.core.gateway.wire.rpc import AuthParams
-
-if TYPE_CHECKING:
-    from hookgate.core.gateway.access.auth import Caller
-    from hookgate.core.gateway.server import Server
 
 LOGIN_BYTES = 16 * 1024
 """The longest body of a login."""

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from aiohttp import hdrs, web
+from aiohttp import StreamReader, hdrs, web
+from pydantic import BaseModel
 
 from hookgate.core.domain import strict_json
+from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import new_id
 from hookgate.core.gateway.codes import describe_error, wait_header, wire_error
-from hookgate.core.gateway.operations import Invocation
+from hookgate.core.gateway.operations import Invocation, Operation
 from hookgate.core.gateway.requests import CALLER
+from hookgate.core.gateway.server import Server
+from hookgate.core.gateway.wire.rpc import Method
 from hookgate.core.gateway.wire.sse import GOING_AWAY, GRACE, KEEP_ALIVE, LOOK, EventStream
 from hookgate.core.hooks.tasks import until_over
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-
-    from aiohttp import StreamReader
-    from pydantic import BaseModel
-
-    from hookgate.core.domain.events import Event
-    from hookgate.core.gateway.operations import Operation
-    from hookgate.core.gateway.server import Server
-    from hookgate.core.gateway.wire.rpc import Method
 
 BODY_SECONDS = 30.0
 """Seconds that a request's body may take to arrive."""

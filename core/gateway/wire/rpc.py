@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 from pydantic import BaseModel, ValidationError
 
 from hookgate.core.domain import strict_json
 from hookgate.core.domain.errors import WireError
+from hookgate.core.domain.events import Event
+from hookgate.core.domain.turn import Principal
 from hookgate.core.gateway.access.auth import AccessGate
-from hookgate.core.gateway.codes import wire_error
-from hookgate.core.gateway.operations import Invocation, OperationModel
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from hookgate.core.domain.events import Event
-    from hookgate.core.domain.turn import Principal
-    from hookgate.core.gateway.codes import ErrorAnswer
-    from hookgate.core.gateway.operations import Operation
-    from hookgate.core.host import Host
+from hookgate.core.gateway.codes import ErrorAnswer, wire_error
+from hookgate.core.gateway.operations import Invocation, Operation, OperationModel
+from hookgate.core.host import Host
 
 CallId = str | int
 

@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from functools import lru_cache
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
 from aiohttp import hdrs, web
 
 from hookgate.core.domain.parts import TextFrames
 from hookgate.core.domain.turn import Principal
-from hookgate.core.gateway.requests import CALLER
+from hookgate.core.gateway.requests import CALLER, LiveClient
 from hookgate.core.gateway.server import SERVER
 from hookgate.core.gateway.wire.stream import EventOutbox
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from types import TracebackType
-
-    from hookgate.core.gateway.requests import LiveClient
 
 KEEP_ALIVE = 15.0
 """Seconds of silence after which a stream sends a comment, so that no proxy gives it up."""

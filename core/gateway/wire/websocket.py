@@ -7,22 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 from aiohttp import HttpVersion11, WSMsgType, web
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from hookgate.core.domain.errors import WireError
-from hookgate.core.gateway.access.auth import SUBPROTOCOL
+from hookgate.core.domain.events import Event
+from hookgate.core.domain.turn import Principal
+from hookgate.core.gateway.access.auth import SUBPROTOCOL, Caller
 from hookgate.core.gateway.access.credentials import (
     BEARER_PROTOCOL,
     FORMS,
     SESSION,
     offered_protocols,
 )
-from hookgate.core.gateway.codes import describe_error, wire_error
+from hookgate.core.gateway.codes import ErrorAnswer, describe_error, wire_error
 from hookgate.core.gateway.operations import Invocation
+from hookgate.core.gateway.server import Server
 from hookgate.core.gateway.wire.rpc import (
     AuthParams,
     AuthResult,
     BadCall,
+    CallId,
+    Method,
     binary_frame,
     error_frame,
     no_token,
@@ -35,14 +40,6 @@ from hookgate.core.hooks.tasks import EXPIRED
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter
-    from pydantic import BaseModel
-
-    from hookgate.core.domain.events import Event
-    from hookgate.core.domain.turn import Principal
-    from hookgate.core.gateway.access.auth import Caller
-    from hookgate.core.gateway.codes import ErrorAnswer
-    from hookgate.core.gateway.server import Server
-    from hookgate.core.gateway.wire.rpc import CallId, Method
 
 AUTH_SECONDS = 10.0
 """Seconds that a socket without a token has for its first frame, ``auth``."""

@@ -14,14 +14,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import FileIO
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
+from hookgate.core.domain.ports import Secrets
 from hookgate.core.settings.secret_store import masked_json
-
-if TYPE_CHECKING:
-    from hookgate.core.domain.ports import Secrets
 
 __all__ = ["JsonLines", "JsonLinesWriter", "read_json_lines"]
 

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from hookgate.core.domain.errors import TurnError
-from hookgate.core.domain.messages import Message
+from hookgate.core.domain.messages import Message, Taint
 from hookgate.core.domain.models import ModelRef, ModelRequest, SystemText, TextDelta, source_of
 from hookgate.core.domain.parts import Text
 
 if TYPE_CHECKING:
-    from hookgate.core.domain.messages import Taint
     from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
 

@@ -15,13 +15,13 @@ from hookgate import hookspecs
 from hookgate.core.domain.errors import Problem
 from hookgate.core.domain.models import ModelRef, ProviderInfo
 from hookgate.core.registry.agents import DEMO_AGENT
+from hookgate.core.settings.toml_lines import KeyPath
 from hookgate.core.settings.words import dotted
 
 if TYPE_CHECKING:
     from hookgate.core.hooks.caller import Hooks
     from hookgate.core.host import Host
     from hookgate.core.settings.schema import Settings
-    from hookgate.core.settings.toml_lines import KeyPath
 
 __all__ = ["DescribedProviders", "ModelFault", "check_models", "describe", "tell_models"]
 

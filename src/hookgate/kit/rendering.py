@@ -12,10 +12,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from hookgate.kit.content.problems import Problem
+
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from hookgate.kit.content.problems import Problem
 
 __all__ = [
     "cell",

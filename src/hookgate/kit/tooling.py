@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
@@ -26,9 +26,10 @@ from hookgate.core.domain.descriptors import ExamplesError, Flags, checked_examp
 from hookgate.core.domain.errors import ToolDefinitionError
 from hookgate.core.domain.parts import CONTENT_PARTS
 from hookgate.core.domain.schemas import MAX_PROBLEMS, NAME, _path, compile_schema
-from hookgate.core.domain.tools import Tool, ToolResult
+from hookgate.core.domain.tools import Tool, ToolResult, ToolRunner
 from hookgate.core.hooks.tasks import called
 from hookgate.kit.functions.signatures import (
+    Signature,
     SignatureError,
     arguments_model,
     given_arguments,
@@ -37,14 +38,7 @@ from hookgate.kit.functions.signatures import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pydantic import BaseModel
-
-    from hookgate.core.domain.descriptors import Flags
-    from hookgate.core.domain.tools import ToolRunner
     from hookgate.core.domain.turn import Turn
-    from hookgate.kit.functions.signatures import Signature
 
 __all__ = ["tool"]
 

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.errors import LaneFullError, LaneHeldError, StaleFenceError, counted
+from hookgate.core.domain.ports import Conversations
 from hookgate.core.domain.turn import Fence, SessionKey, Turn
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
-
-    from hookgate.core.domain.ports import Conversations
 
 
 @dataclass(slots=True)

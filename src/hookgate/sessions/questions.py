@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from hookgate.core.domain.turn import Principal
 from hookgate.core.hooks.tasks import finish
 from hookgate.ports import Question, Settled, Store
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
-
-    from hookgate.core.domain.turn import Principal
 
 
 @dataclass(slots=True, eq=False)

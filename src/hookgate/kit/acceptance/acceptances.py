@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from hookgate.core.domain.errors import StoreError
-from hookgate.core.domain.ports import SWITCHES
+from hookgate.core.domain.ports import SWITCHES, Switch
 from hookgate.kit.content.files import write_whole
 from hookgate.kit.tables import tables_of
-from hookgate.ports import ACCEPTANCES, STORE
+from hookgate.ports import ACCEPTANCES, STORE, Acceptance, Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from hookgate.core.domain.ports import Switch
     from hookgate.core.host import Host
     from hookgate.kit.acceptance.tables import Accepted
     from hookgate.kit.records import Records
-    from hookgate.ports import Acceptance, Subject
 
 __all__ = ["AcceptanceBook", "AcceptanceDesk", "WaitingSubject", "acceptances_of"]
 

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, PlainValidator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainValidator
 from pydantic.alias_generators import to_camel, to_snake
 from pydantic_core import PydanticCustomError, PydanticOmit, core_schema
 
@@ -28,9 +28,6 @@ from hookgate.core.domain.schemas import compile_schema
 from hookgate.core.settings.documented import Documented
 from hookgate.core.settings.documents import Position, Reading, SourceDocument, parse_toml, read
 from hookgate.kit.content.yaml_reader import read_yaml
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
 __all__ = [
     "A_SCHEMA",

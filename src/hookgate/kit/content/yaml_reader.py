@@ -24,13 +24,12 @@ import yaml
 
 from hookgate.core.domain.strict_json import MAX_INTEGER
 from hookgate.core.settings.documents import Position, SourceDocument
+from hookgate.core.settings.toml_lines import KeyPath
 from hookgate.kit.content.files import BOM, MANIFEST_BYTES
 from hookgate.kit.content.problems import ContentError, Problem, shortened
 
 if TYPE_CHECKING:
     from yaml.events import Event
-
-    from hookgate.core.settings.toml_lines import KeyPath
 
 __all__ = ["MAX_DEPTH", "read_yaml"]
 

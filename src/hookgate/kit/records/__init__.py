@@ -40,7 +40,6 @@ from functools import partial
 from pathlib import Path
 from types import NoneType
 from typing import (
-    TYPE_CHECKING,
     Any,
     ClassVar,
     Generic,
@@ -80,9 +79,7 @@ from sqlmodel import Field, SQLModel
 from hookgate.core.domain.turn import Claim, Principal, SessionKey
 from hookgate.core.gateway.operations import OperationModel
 from hookgate.kit.records.statements import Prepared, insert_new, upsert
-
-if TYPE_CHECKING:
-    from hookgate.ports import Store
+from hookgate.ports import Store
 
 __all__ = ["Field", "MemoryStore", "Record", "Records"]
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from hookgate.channels import Channel, ChannelFeatures, deliver
 from hookgate.core.domain.errors import ChannelError
 from hookgate.core.domain.messages import Provenance
+from hookgate.core.domain.parts import Content
 from hookgate.core.domain.turn import Address, Claim, Origin, Principal, TurnRequest
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from hookgate.core.domain.parts import Content
     from hookgate.core.host import Host
 
 __all__ = ["MemoryChannel"]

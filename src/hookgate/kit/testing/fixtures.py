@@ -6,15 +6,12 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from hookgate.gateway import Gateway
 from hookgate.kit.testing.gateway import TurnedClock, started
 from hookgate.kit.testing.model import ScriptedModel, say
-
-if TYPE_CHECKING:
-    from hookgate.gateway import Gateway
 
 __all__ = ["builtin_plugins", "clock", "gateway", "model"]
 

@@ -6,18 +6,16 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hookgate.builtin_plugins import BUILTIN
+from hookgate.core.domain.models import Provider
 from hookgate.core.domain.ports import CLOCK
+from hookgate.core.domain.tools import Tool
+from hookgate.core.host import Host
 from hookgate.core.settings.schema import Settings
 from hookgate.gateway import Gateway
 from hookgate.hookspecs import hookimpl
-
-if TYPE_CHECKING:
-    from hookgate.core.domain.models import Provider
-    from hookgate.core.domain.tools import Tool
-    from hookgate.core.host import Host
 
 __all__ = ["TurnedClock", "started"]
 

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from hookgate.core.domain.models import (
     ModelEvent,
@@ -18,10 +18,8 @@ from hookgate.core.domain.models import (
     Usage,
     UsageEvent,
 )
+from hookgate.core.domain.turn import Turn
 from hookgate.kit.tokens.bills import least_input
-
-if TYPE_CHECKING:
-    from hookgate.core.domain.turn import Turn
 
 __all__ = ["USAGE", "ScriptedModel", "Step", "call", "say"]
 

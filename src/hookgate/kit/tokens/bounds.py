@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from hookgate.core.domain.messages import Opaque, Part, ToolResultPart, ToolUse
+from hookgate.core.domain.models import ModelInfo, ModelRequest
 from hookgate.core.domain.parts import Audio, Document, Image, Text, plain_text
 from hookgate.core.domain.strict_json import canonical
 from hookgate.kit.tokens.pictures import picture_tokens
 from hookgate.kit.tokens.sizes import Sizes
 
 if TYPE_CHECKING:
-    from hookgate.core.domain.models import ModelInfo, ModelRequest
     from hookgate.core.host import Host
 
 REQUEST_TOKENS = 64
