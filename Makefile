@@ -15,6 +15,7 @@ RUN := .venv/stamp-run
 DEV := .venv/stamp-dev
 PYTEST_ARGS ?=
 GUARDS_ARGS ?=
+BENCH_ARGS ?=
 WEIGH_ARGS ?=
 EXTRAS := wasm,postgres,sentence-transformers,ed25519,otel,testing
 
@@ -208,10 +209,10 @@ format: $(DEV)  ## format the code, and mend what ruff can mend
 
 .PHONY: bench bench-quick weigh
 bench: $(DEV)  ## every benchmark; each prints both sides and their ratio
-	@$(PY) -m benchmarks
+	@$(PY) -m benchmarks $(BENCH_ARGS)
 
 bench-quick: $(DEV)  ## the same in a short form, for a look
-	@$(PY) -m benchmarks --quick
+	@$(PY) -m benchmarks --quick $(BENCH_ARGS)
 
 weigh: $(DEV)  ## count what the product weighs, against what is recorded
 	@$(PY) -m benchmarks.weight $(WEIGH_ARGS)
