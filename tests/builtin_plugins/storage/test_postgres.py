@@ -14,12 +14,8 @@ from tests.support.postgres import Server
 
 from hookgate.builtin_plugins.storage.conversations import SqlConversations
 from hookgate.builtin_plugins.storage.engine.lock import AsyncLink
-from hookgate.builtin_plugins.storage.engine.opening import (
-    open_store,
-    postgres_engine,
-    postgres_url,
-    upgrade_database,
-)
+from hookgate.builtin_plugins.storage.engine.opening import open_store, upgrade_database
+from hookgate.builtin_plugins.storage.engine.postgres import postgres_engine, postgres_url
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.core.domain.errors import StaleFenceError, StartError, StoreUnavailableError
