@@ -8,7 +8,7 @@ while a slow reader has not taken what was written, the request's own task is wa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
@@ -205,15 +205,22 @@ class AnswerDelivery:
         seconds = self._guard.settings.white_space_seconds
         return await behind_white_space(self._request, headers, answer(), seconds, self._host)
 
-    async def behind(self) -> WireFrame:
-        """Take the answer to its end without its client; return it, also where it has failed."""
+    async def behind(self, hear: Callable[[list[WireFrame]], None]) -> WireFrame:
+        """Take the answer to its end without its client; return it, also where it has failed.
+
+        Args:
+            hear: Is told what is written, as it comes.
+        """
         frames: list[WireFrame] = []
         try:
             async for piece in self.pieces():
                 frames += piece
+                hear(piece)
         except Exception as error:  # noqa: BLE001 - the client is told when it asks
             told = describe_error(self._host, error)
-            frames += self._writer.fail(told, request_id(self._request))
+            last = list(self._writer.fail(told, request_id(self._request)))
+            frames += last
+            hear(last)
         return self._wire.fold(frames)
 
     async def pieces(self) -> AsyncIterator[list[WireFrame]]:
@@ -241,6 +248,11 @@ class AnswerDelivery:
         """Return what is known of a response of the Responses API before it has begun."""
         assert isinstance(self._writer, ResponsesWriter), "no other wire asks for it later"
         return self._writer.head()
+
+    def queued(self) -> list[WireFrame]:
+        """Return the first events of one that is streamed; they name it."""
+        assert isinstance(self._writer, ResponsesWriter), "no other wire asks for it later"
+        return self._writer.queued()
 
     async def stream(self, headers: Mapping[str, str]) -> web.StreamResponse:
         """Send the answer while it comes.

@@ -293,7 +293,7 @@ class Guard:
         body = await embeddings.answer(asked, turn, made)
         return web.Response(body=body, content_type="application/json", headers=headers)
 
-    async def show_response(self, request: web.Request) -> web.Response:
+    async def show_response(self, request: web.Request) -> web.StreamResponse:
         """Serve ``GET /v1/responses/ID``."""
         return await self.kept.show(request)
 
@@ -344,19 +344,39 @@ class Guard:
         asking = Asking(
             request, wire, principal, asked, found, session, bool(named), keeper, restored
         )
-        one = idempotency.named(request, principal, body, found)
-        if one is not None and not (keeper is not None and keeper.background):
+        background = keeper is not None and keeper.background
+        one = idempotency.named(request, principal, body, found, background=background)
+        if background:
+            return await self._in_background(asking, one)
+        if one is not None:
 
             async def begin() -> tuple[AnswerDelivery, Mapping[str, str]]:
                 delivery, _, headers = await self._begin(asking, watched=False)
                 return delivery, headers
 
             return await self.answers.answer(request, wire, one, begin, stream=asked.stream)
-        if keeper is not None and keeper.background:
-            delivery, handle, headers = await self._begin(asking, watched=False)
-            return await self.kept.begun(keeper, delivery, handle, headers)
         delivery, _, headers = await self._begin(asking)
         return await (delivery.stream if asked.stream else delivery.whole)(headers)
+
+    async def _in_background(
+        self, asking: Asking, one: idempotency.Named | None
+    ) -> web.StreamResponse:
+        """Answer with what runs on; a request that is sent again, with what it has begun."""
+        assert asking.keeper is not None, "what runs in the background is kept"
+        keeper, headers = asking.keeper, id_headers(asking.request)
+
+        async def begin() -> str:
+            delivery, handle, told = await self._begin(asking, watched=False)
+            headers.update(told)
+            return await self.kept.begun(keeper, delivery, handle)
+
+        name, again = (await begin(), False) if one is None else await self.answers.once(one, begin)
+        if again:
+            headers["idempotent-replayed"] = "true"
+        key = asking.principal.id, name
+        if asking.asked.stream:
+            return await self.kept.streamed(asking.request, key, headers)
+        return await self.kept.shown(key, headers, begun=not again)
 
     async def _begin(
         self, asking: Asking, *, watched: bool = True

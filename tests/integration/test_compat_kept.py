@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -279,9 +280,144 @@ async def test_what_is_deleted_while_it_runs_ends_and_stays_deleted(
         assert (await one.get(f"{PATH}/{begun['id']}"))[0] == 404
 
 
+# -- in the background, streamed and asked for twice ---------------------------------------
+
+
+def events_of(text: str) -> list[Any]:
+    lines = [line.removeprefix("data: ") for line in text.split("\n") if line.startswith("data:")]
+    return [json.loads(line) for line in lines]
+
+
+async def begun_in(answer: aiohttp.ClientResponse) -> dict[str, Any]:
+    """Return the response of a stream's first event, read while the stream runs."""
+    while not (line := (await answer.content.readline()).decode()).startswith("data:"):
+        pass
+    response: dict[str, Any] = json.loads(line.removeprefix("data:"))["response"]
+    return response
+
+
+async def test_a_stream_in_the_background_runs_on_and_is_gone_on_with(tmp_path: Path) -> None:
+    slow = Slow([*say("done")[:1], *say("and")[:1], *say("dusted")])
+    async with served(tmp_path, script=slow) as (one, _):
+        body = asked(background=True, stream=True)
+        async with one.http.post(one.url + PATH, json=body) as answer:
+            assert answer.status == 200
+            begun = await begun_in(answer)
+            assert (begun["status"], begun["background"]) == ("queued", True)
+        # Its client has gone, and it runs on; whoever asks for the rest is given it as it comes.
+        where = f"{one.url}{PATH}/{begun['id']}?stream=true"
+        later = asyncio.ensure_future(one.http.get(f"{where}&starting_after=0"))
+        async with await later as answer:
+            slow.go.set()
+            rest = events_of(await answer.text())
+        assert [event["sequence_number"] for event in rest] == [*range(1, len(rest) + 1)]
+        assert rest[-1]["type"] == "response.completed"
+        assert text_of(rest[-1]["response"]) == "doneanddusted"
+        assert rest[-1]["response"]["id"] == begun["id"]
+        # Over, it is told again from wherever somebody wants.
+        async with one.http.get(where) as answer:
+            told = events_of(await answer.text())
+        assert (told[0]["type"], told[1:]) == ("response.created", rest)
+        async with one.http.get(f"{where}&starting_after={len(rest) - 1}") as answer:
+            assert events_of(await answer.text()) == rest[-1:]
+        assert text_of(await over(one, begun["id"])) == "doneanddusted"
+
+
+async def test_a_stream_in_the_background_that_fails_says_so_at_its_end(tmp_path: Path) -> None:
+    wrong = ProviderError("rejected", "it went wrong", provider="script")
+    async with served(tmp_path, [wrong]) as (one, _):
+        body = asked(background=True, stream=True)
+        async with one.http.post(one.url + PATH, json=body) as answer:
+            assert answer.status == 200
+            first, *_, last = events_of(await answer.text())
+        assert (first["type"], last["type"]) == ("response.created", "response.failed")
+        assert (await over(one, first["response"]["id"]))["status"] == "failed"
+
+
+async def test_a_stream_in_the_background_that_is_cancelled_ends(tmp_path: Path) -> None:
+    slow = Slow(say("never"))
+    async with served(tmp_path, script=slow) as (one, _):
+        body = asked(background=True, stream=True)
+        async with one.http.post(one.url + PATH, json=body) as answer:
+            begun = await begun_in(answer)
+            await one.post(f"{PATH}/{begun['id']}/cancel", {})
+            (last,) = events_of(await answer.text())
+        assert last["type"] == "response.failed"
+        assert (await over(one, begun["id"]))["status"] == "cancelled"
+
+
+async def test_at_another_gateway_a_stream_comes_once_it_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hookgate.builtin_plugins.compat.kept import responses
+
+    monkeypatch.setattr(responses, "PULSE", 0.01)
+    slow = Slow(say("done"))
+    async with served(tmp_path, script=slow) as (one, _):
+        body = asked(background=True, stream=True)
+        async with one.http.post(one.url + PATH, json=body) as answer:
+            begun = await begun_in(answer)
+        compat: Any = one.gate.plugins.get("compat")
+        running = compat._guard.kept._running  # as another one, which runs nothing of it
+        kept = dict(running)
+        other = asyncio.ensure_future(
+            one.http.get(f"{one.url}{PATH}/{begun['id']}?stream=true&starting_after=0")
+        )
+        monkeypatch.setattr(compat._guard.kept, "_running", {})
+        async with await other as answer:
+            monkeypatch.setattr(compat._guard.kept, "_running", kept)
+            slow.go.set()
+            rest = events_of(await answer.text())
+        assert rest[-1]["type"] == "response.completed"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_key_begins_one_response_in_the_background(stream: bool, tmp_path: Path) -> None:
+    slow, headers = Slow(say("done")), {"Idempotency-Key": "k1"}
+    body = asked(background=True, stream=stream)
+
+    async def ask(**more: Any) -> Any:
+        async with one.http.post(one.url + PATH, json={**body, **more}, headers=headers) as answer:
+            if answer.status != 200 or not stream:
+                told = await answer.json()
+                return answer.status, told.get("id", told), answer.headers
+            return answer.status, (await begun_in(answer))["id"], answer.headers
+
+    async with served(tmp_path, script=slow) as (one, _):
+        status, name, first = await ask()
+        assert (status, "idempotent-replayed" in first) == (200, False)
+        status, again, second = await ask()
+        assert (status, again, second["idempotent-replayed"]) == (200, name, "true")
+        status, told, _ = await ask(input="another")
+        assert (status, told["error"]["code"]) == (409, "compat_key_reused")
+        assert (await ask(background=None))[0] == 409
+        slow.go.set()
+        await over(one, name)
+        assert (await ask())[1] == name
+    assert len(slow.requests) == 1
+
+
+async def test_what_is_asked_for_as_a_stream_was_begun_as_one(tmp_path: Path) -> None:
+    slow = Slow(say("done"))
+    slow.go.set()
+    async with served(tmp_path, script=slow) as (one, _):
+        _, begun = await one.post(PATH, asked(background=True))
+        path = f"{PATH}/{begun['id']}?stream=true"
+        status, told = await one.get(path)
+        assert (status, told["error"]["param"]) == (400, "stream")
+        body = asked(background=True, stream=True)
+        async with one.http.post(one.url + PATH, json=body) as answer:
+            begun = await begun_in(answer)
+        for wrong in ("x", "-1", "1.5", ""):
+            path = f"{PATH}/{begun['id']}?stream=true&starting_after={wrong}"
+            status, told = await one.get(path)
+            assert (status, told["error"]["param"]) == (400, "starting_after"), wrong
+        assert (await one.get(f"{PATH}/resp_none?stream=true"))[0] == 404
+        assert (await one.get(f"{PATH}/{begun['id']}?stream=maybe"))[0] == 400
+
+
 WRONG: Sequence[tuple[dict[str, Any], str]] = [
     ({"background": True, "store": False}, "store"),
-    ({"background": True, "stream": True}, "stream"),
     ({"background": "yes"}, "background"),
     ({"store": 1}, "store"),
     ({"previous_response_id": 5}, "previous_response_id"),

@@ -42,6 +42,8 @@ LOST = 30
 PULSE = 10.0
 LOOK = 0.25
 """Seconds between two looks at whether another gateway has the answer."""
+BEGUN = "begun"
+"""What an answer's place has of a response in the background: its id."""
 ALONE = 15.0
 """Seconds that a turn runs on without a reader: longer than an SDK waits to send it again."""
 LARGEST = 8 * 1024 * 1024
@@ -124,7 +126,12 @@ class Named:
 
 
 def named(
-    request: web.Request, principal: Principal, body: Mapping[str, Any], found: Meant
+    request: web.Request,
+    principal: Principal,
+    body: Mapping[str, Any],
+    found: Meant,
+    *,
+    background: bool,
 ) -> Named | None:
     """Return what a request that may come twice is known by; None for all others.
 
@@ -136,7 +143,8 @@ def named(
         raise bad("Idempotency-Key", "expected 1 to 255 printable characters without a space")
     if key is None and (found.mode == "guard" or not count.isdecimal()):
         return None
-    digest = sha256(request.path.encode() + b"\n" + dumps(body)).hexdigest()
+    way = f"{request.path}{' in the background' * background}"
+    digest = sha256(way.encode() + b"\n" + dumps(body)).hexdigest()
     if key is not None:
         return Named(
             principal=principal.id,
@@ -200,6 +208,29 @@ class KeptAnswers:
             )
         finally:
             run.readers.remove(request)
+
+    async def once(self, one: Named, begin: Callable[[], Awaitable[str]]) -> tuple[str, bool]:
+        """Return the name of what a request has begun, and whether that was one before it.
+
+        Raises:
+            WireError: The key is that of another request.
+            Exception: It could not be begun.
+        """
+        run = await self._found(one)
+        if run is not None:
+            async for _ in run.follow():
+                pass
+            return run.headers[BEGUN], True
+        run = self._runs[one.principal, one.key] = KeptRun(one.digest)
+        try:
+            run.headers[BEGUN] = await begin()
+        except BaseException as error:
+            run.failure = error if isinstance(error, Exception) else interrupted()
+            await self._let_go(one, run)
+            raise
+        await self._keep(one, run)
+        self._end(one, run)
+        return run.headers[BEGUN], False
 
     # -- what was asked before ---------------------------------------------------------------
 

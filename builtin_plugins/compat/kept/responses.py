@@ -8,16 +8,18 @@ they would be.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from hookgate import Host, Principal, StoreError, TurnHandle, principal_of
+from hookgate import EventStream, Host, Principal, StoreError, TurnHandle, principal_of
+from hookgate.builtin_plugins.compat.answers import WireFrame
 from hookgate.builtin_plugins.compat.errors import id_headers
 from hookgate.builtin_plugins.compat.fields import Fields, bad
+from hookgate.builtin_plugins.compat.kept.idempotency import KeptRun
 from hookgate.builtin_plugins.compat.kept.shelf import Shelf, packed, unpacked
 from hookgate.clients import wire_error
 from hookgate.wire import dumps
@@ -45,6 +47,9 @@ BY_CLIENT = "cancelled by its client"
 CANCEL_SECONDS = 10.0
 """Seconds that a response has to end once somebody wants that."""
 PREVIOUS = "previous_response_id"
+STREAMS = {"true": True, "1": True, "false": False, "0": False}
+LONGEST_NUMBER = 10
+ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 
 @dataclass(slots=True)
@@ -58,6 +63,7 @@ class ResponseKeeper:
         background: Whether it runs on without its client.
         told: What the response repeats of its request, and the upstream was not sent.
         stored: Whether it is kept at all.
+        frames: What was streamed of it, where it runs in the background; None for no stream.
     """
 
     kept: KeptResponses
@@ -66,11 +72,27 @@ class ResponseKeeper:
     background: bool
     stored: bool
     told: dict[str, Any] = field(default_factory=dict)
+    frames: list[WireFrame] | None = None
 
     async def end(self, response: Mapping[str, Any]) -> None:
         """Keep a response that is over."""
         if self.stored:
             await self.kept.put(self, response)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningResponse:
+    """A response that runs in the background here.
+
+    Attributes:
+        handle: Its turn.
+        run: What was streamed of it so far.
+        head: What was known of it at its beginning.
+    """
+
+    handle: TurnHandle
+    run: KeptRun
+    head: WireFrame
 
 
 class KeptResponses:
@@ -86,7 +108,7 @@ class KeptResponses:
         self._host = host
         self._shelf = shelf
         self.settings = settings
-        self._running: dict[tuple[str, str], TurnHandle] = {}
+        self._running: dict[tuple[str, str], RunningResponse] = {}
         self._since_tidy = 0
 
     # -- what a request says of it -----------------------------------------------------------
@@ -127,8 +149,6 @@ class KeptResponses:
                 "nothing is kept here that could be asked for later",
                 action="set `keep_days` of [plugin.compat], or leave it out",
             )
-        if fields.flag("stream"):
-            fields.wrong("stream", "false: what runs in the background is asked for later")
 
     async def _before(self, principal: Principal, previous: str) -> list[Any]:
         """Return what a response was asked with, and what it has answered."""
@@ -189,7 +209,8 @@ class KeptResponses:
         await store.write(work, order=table.name)
 
     async def _body(self, keeper: ResponseKeeper, response: Mapping[str, Any]) -> bytes:
-        return await packed({"input": keeper.input, "response": response})
+        told = {} if keeper.frames is None else {"frames": keeper.frames}
+        return await packed({"input": keeper.input, "response": response, **told})
 
     async def _tidy(self, principal: Principal, now: int) -> None:
         """Let go of what is over its time, and of the oldest where one has too many."""
@@ -212,41 +233,47 @@ class KeptResponses:
     # -- in the background -----------------------------------------------------------------------
 
     async def begun(
-        self,
-        keeper: ResponseKeeper,
-        delivery: AnswerDelivery,
-        handle: TurnHandle,
-        headers: Mapping[str, str],
-    ) -> web.Response:
-        """Let a response run on, and answer with what can be asked for later."""
-        head = {**delivery.head(), "status": "queued"}
+        self, keeper: ResponseKeeper, delivery: AnswerDelivery, handle: TurnHandle
+    ) -> str:
+        """Let a response run on; return its id, by which it can be asked for later."""
+        head = delivery.head()
+        if delivery.streamed:
+            keeper.frames = delivery.queued()
         runs = self._shelf.now() + LOST
         await self.put(keeper, {**head, "status": "in_progress"}, runs=runs)
         key = keeper.principal.id, str(head["id"])
-        self._running[key] = handle
+        run = KeptRun("", frames=keeper.frames or [])
+        self._running[key] = RunningResponse(handle, run, head)
         self._host.spawn(self._run(keeper, delivery, key), name=f"compat: {head['id']}")
-        return web.Response(body=dumps(head), content_type="application/json", headers=headers)
+        return key[1]
 
     async def _run(
         self, keeper: ResponseKeeper, delivery: AnswerDelivery, key: tuple[str, str]
     ) -> None:
-        handle = self._running[key]
-        pulse = asyncio.ensure_future(self._pulse(key))
+        running = self._running[key]
+        run, pulse = running.run, asyncio.ensure_future(self._pulse(key, running.handle))
+
+        def hear(frames: list[WireFrame]) -> None:
+            if keeper.frames is not None:
+                run.frames += frames
+                run.tell()
+
         try:
-            response = await delivery.behind()
-            if handle.reason:
+            response = await delivery.behind(hear)
+            if running.handle.reason:
                 response = {**response, "status": "cancelled", "error": None}
+            await self._change(key, runs_until=0, body=await self._body(keeper, response))
+        except StoreError as error:
+            self._host.log.warning("a response could not be kept", id=key[1], error=str(error))
         finally:
             pulse.cancel()
             with suppress(asyncio.CancelledError):
                 await pulse
-            del self._running[key]
-        try:
-            await self._change(key, runs_until=0, body=await self._body(keeper, response))
-        except StoreError as error:
-            self._host.log.warning("a response could not be kept", id=key[1], error=str(error))
+            self._running.pop(key, None)
+            run.over = True
+            run.tell()
 
-    async def _pulse(self, key: tuple[str, str]) -> None:
+    async def _pulse(self, key: tuple[str, str], handle: TurnHandle) -> None:
         """Say that it runs, and hear where somebody wants it to end, at whichever gateway."""
         beats = 0
         while True:
@@ -256,17 +283,76 @@ class KeptResponses:
                 row = await self._find(key[0], key[1])
                 if row is None or row.cancelled:
                     # Who has deleted it wants none of it, either.
-                    self._running[key].cancel(BY_CLIENT)
+                    handle.cancel(BY_CLIENT)
                 elif beats % (LOST // 3) == 0:
                     await self._change(key, runs_until=self._shelf.now() + LOST)
 
     # -- the routes ------------------------------------------------------------------------------
 
-    async def show(self, request: web.Request) -> web.Response:
+    async def show(self, request: web.Request) -> web.StreamResponse:
         """Serve ``GET /v1/responses/ID``."""
-        if request.query.get("stream") in ("true", "1"):
-            raise bad("stream", "what is kept comes whole", action="leave it out")
-        return _json(request, (await self._shown(request))["response"])
+        streams = STREAMS.get(request.query.get("stream", "false"))
+        if streams is None:
+            raise bad("stream", "expected true or false")
+        if not streams:
+            return _json(request, (await self._shown(request))["response"])
+        after = request.query.get("starting_after")
+        if after is not None and not (after.isdecimal() and len(after) < LONGEST_NUMBER):
+            raise bad("starting_after", f"found {after[:20]!r}, expected the number of an event")
+        row = await self._row(request)
+        key, number = (row.principal, row.id), -1 if after is None else int(after)
+        return await self.streamed(request, key, id_headers(request), after=number)
+
+    async def shown(
+        self, key: tuple[str, str], headers: Mapping[str, str], *, begun: bool
+    ) -> web.Response:
+        """Return a response that runs in the background; as queued, where it was begun just now."""
+        running = self._running.get(key)
+        if begun and running is not None:
+            response = {**running.head, "status": "queued"}
+        else:
+            response = (await self._of(await self._named(key)))["response"]
+        return web.Response(body=dumps(response), content_type="application/json", headers=headers)
+
+    async def streamed(
+        self,
+        request: web.Request,
+        key: tuple[str, str],
+        headers: Mapping[str, str],
+        *,
+        after: int = -1,
+    ) -> web.StreamResponse:
+        """Send the events of a response in the background, those behind a number."""
+        running = self._running.get(key)
+        kept = await self._of(await self._named(key)) if running is None else {}
+        if "frames" not in kept and (running is None or not running.run.frames):
+            raise bad(
+                "stream",
+                f"{key[1]} was not begun as a stream: it comes whole",
+                action="leave it out, or begin with `background: true` and `stream: true`",
+            )
+        frames = self._elsewhere(key) if running is None else running.run.follow()
+        async with EventStream(request, headers=headers) as stream:
+            async for frame in frames:
+                if frame["sequence_number"] > after:
+                    await stream.send(dumps(frame), event=frame["type"])
+        return stream.response
+
+    async def _elsewhere(self, key: tuple[str, str]) -> AsyncIterator[WireFrame]:
+        """Yield the events of a response that runs at another gateway, or is over: then all."""
+        while True:
+            kept = await self._of(await self._named(key))
+            response = kept["response"]
+            if response.get("status") not in RUNS:
+                break
+            await asyncio.sleep(PULSE)
+        frames = kept["frames"]
+        for frame in frames:
+            yield frame
+        if frames[-1]["type"] not in ENDS:
+            # Its gateway has stopped, and nobody has told its end.
+            number = frames[-1]["sequence_number"] + 1
+            yield {"type": "response.failed", "sequence_number": number, "response": response}
 
     async def forget(self, request: web.Request) -> web.Response:
         """Serve ``DELETE /v1/responses/ID``."""
@@ -310,8 +396,8 @@ class KeptResponses:
         key, clock = (row.principal, row.id), self._host.clock
         end = clock.monotonic() + CANCEL_SECONDS
         await self._change(key, cancelled=True)
-        if (handle := self._running.get(key)) is not None:
-            handle.cancel(BY_CLIENT)
+        if (running := self._running.get(key)) is not None:
+            running.handle.cancel(BY_CLIENT)
         while kept["response"].get("status") in RUNS and clock.monotonic() < end:
             await asyncio.sleep(0.05)
             row = await self._row(request)
@@ -319,8 +405,11 @@ class KeptResponses:
         return _json(request, kept["response"])
 
     async def _row(self, request: web.Request) -> KeptResponse:
-        name = request.match_info["response"]
-        row = await self._find(principal_of(request).id, name)
+        return await self._named((principal_of(request).id, request.match_info["response"]))
+
+    async def _named(self, key: tuple[str, str]) -> KeptResponse:
+        name = key[1]
+        row = await self._find(*key)
         if row is None:
             raise wire_error(
                 "not_found",

@@ -108,6 +108,12 @@ class ResponsesWriter:
         """Return what is known of the response before anything of it has come."""
         return dict(self._head)
 
+    def queued(self) -> list[WireFrame]:
+        """Return the events by which a client learns of a response that nothing has come of yet."""
+        self._begun = True
+        response = {**self._head, "status": "queued"}
+        return [self._stamped({"type": BEGINNINGS[0], "response": response})]
+
     def take(self, event: Event) -> Iterable[WireFrame]:
         """Return the events that an event of the turn brings."""
         match event.type:
