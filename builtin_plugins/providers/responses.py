@@ -7,7 +7,8 @@ the provider: the conversation is sent whole each time, and reasoning comes and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from operator import is_
 from typing import Any, TypeVar
 
@@ -72,7 +73,7 @@ from hookgate.builtin_plugins.providers.wire.protocol import (
 )
 from hookgate.builtin_plugins.providers.wire.template import FrameTemplate, TextTemplate
 from hookgate.kit.usage import StreamedUsage, UsageError, openai_responses
-from hookgate.wire import MEDIA, Raw, WirePart, came_as, left_out
+from hookgate.wire import MEDIA, Raw, StrictJSONError, WirePart, came_as, left_out, loads
 
 RESERVED = frozenset(
     (
@@ -136,11 +137,12 @@ class ResponsesWire(OpenAIWire):
         if passes(request, self.name):
             return self._as_it_came(request)
         self._check(request)
-        messages, free = carried(self._provider, request, PROTOCOL), free_names(request.tools)
-        items = [item for one in paired(messages) for item in self._items(one, free)]
+        messages = carried(self._provider, request, PROTOCOL)
+        forms = {name: CallForm("custom_tool_call", name) for name in free_names(request.tools)}
+        items = [item for one in paired(messages) for item in self._items(one, forms)]
         body: dict[str, Any] = {
             "model": request.model.model,
-            "input": _in_free_text(items),
+            "input": _with_results(items),
             "stream": True,
             "store": False,
             "include": ["reasoning.encrypted_content"],
@@ -191,7 +193,7 @@ class ResponsesWire(OpenAIWire):
         return merge_options(self._provider, body, request.options, RESERVED)
 
     def _write_input(self, body: dict[str, Any], request: ModelRequest) -> None:
-        free = {one.get("name") for one in body.get("tools") or () if one.get("type") == "custom"}
+        forms = _forms(body.get("tools") or ())
         items: list[dict[str, Any]] = []
         told: list[str] = []
         for piece in request.system:
@@ -207,8 +209,8 @@ class ResponsesWire(OpenAIWire):
             elif isinstance(data, dict):
                 items.append(data)
             else:
-                items.extend(self._items(message, free))
-        body["input"] = _in_free_text(items)
+                items.extend(self._items(message, forms))
+        body["input"] = _with_results(items)
         if told:
             body["instructions"] = "\n\n".join(told)
         else:
@@ -216,12 +218,14 @@ class ResponsesWire(OpenAIWire):
 
     # -- messages --------------------------------------------------------------------
 
-    def _items(self, message: Message, free: Collection[object] = ()) -> Iterator[dict[str, Any]]:
+    def _items(
+        self, message: Message, forms: Mapping[str, CallForm] | None = None
+    ) -> Iterator[dict[str, Any]]:
         """Yield one message as items, in the order of its parts.
 
         Args:
             message: The message.
-            free: The names of tools that are called in free text.
+            forms: How tools are called that are no functions, by what they are called here.
         """
         role = "assistant" if message.role == "assistant" else "user"
         said: list[dict[str, Any]] = []
@@ -230,30 +234,21 @@ class ResponsesWire(OpenAIWire):
                 if said:
                     yield {"type": "message", "role": role, "content": said}
                     said = []
-                if (item := self._item(part, free)) is not None:
+                if (item := self._item(part, forms or {})) is not None:
                     yield item
             elif block := raw_of(part, self.name) or _block(part, role):
                 said.append(block)
         if said:
             yield {"type": "message", "role": role, "content": said}
 
-    def _item(self, part: Part, free: Collection[object]) -> dict[str, Any] | None:
+    def _item(self, part: Part, forms: Mapping[str, CallForm]) -> dict[str, Any] | None:
         if isinstance(data := raw_of(part, self.name), dict):
             return data
         match part:
-            case ToolUse() if isinstance(part.input, Mapping) and (
-                part.name in free or free_text(part) is not None
-            ):
-                text = str(part.input.get("input", ""))
-                called = {"call_id": part.id, "name": part.name}
-                return {"type": "custom_tool_call", **called, "input": text}
             case ToolUse():
-                return {
-                    "type": "function_call",
-                    "call_id": safe_id(part.id),
-                    "name": part.name,
-                    "arguments": orjson.dumps(sendable_input(part.input)).decode(),
-                }
+                free = CallForm("custom_tool_call", part.name) if free_text(part) else None
+                form = forms.get(part.name) or free or CallForm("function_call", part.name)
+                return form.item(part)
             case ToolResultPart():
                 return {
                     "type": "function_call_output",
@@ -265,18 +260,93 @@ class ResponsesWire(OpenAIWire):
         return None
 
 
-def _in_free_text(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class CallForm:
+    """How a tool is called that the gateway knows by one name alone.
+
+    Attributes:
+        type: The type of its calls.
+        name: Its own name; "" for one of the vendor's.
+        namespace: The namespace that it stands in.
+    """
+
+    type: str
+    name: str = ""
+    namespace: str = ""
+
+    def item(self, use: ToolUse) -> dict[str, Any]:
+        """Return a call as an item."""
+        given = use.input
+        space = {"namespace": self.namespace} if self.namespace else {}
+        if self.type == "function_call" or not isinstance(given, Mapping):
+            return {
+                "type": "function_call",
+                "call_id": safe_id(use.id),
+                "name": self.name or use.name,
+                **space,
+                "arguments": orjson.dumps(sendable_input(given)).decode(),
+            }
+        made = {"type": self.type, "call_id": use.id}
+        if self.type == "custom_tool_call":
+            return {**made, "name": self.name, **space, "input": str(given.get("input", ""))}
+        field = INPUTS.get(self.type, "action")
+        own = {"local_shell_call": {"id": use.id}, "tool_search_call": {"execution": "client"}}
+        return {**made, **own.get(self.type, {}), field: given.get(field), "status": "completed"}
+
+
+def _forms(tools: Iterable[Mapping[str, Any]]) -> Mapping[str, CallForm]:
+    """Return how those of a body's tools are called that are no functions of a name alone."""
+    forms: dict[str, CallForm] = {}
+    for tool in tools:
+        kind, name = str(tool.get("type")), str(tool.get("name"))
+        if kind == "custom":
+            forms[name] = CallForm("custom_tool_call", name)
+        elif kind == "namespace":
+            for one in tool.get("tools") or ():
+                inner = "custom_tool_call" if one.get("type") == "custom" else "function_call"
+                own = str(one.get("name"))
+                forms[f"{name}__{own}"] = CallForm(inner, own, name)
+        elif f"{kind}_call" in WRITTEN:
+            forms[kind] = CallForm(f"{kind}_call")
+    return forms
+
+
+def _with_results(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return items in which a result has the type that the call before it asks for."""
-    free = {
-        safe_id(item["call_id"]): item for item in items if item.get("type") == "custom_tool_call"
-    }
+    calls = {safe_id(item["call_id"]): item for item in items if item.get("type") in WRITTEN}
     return [
-        {**item, "type": "custom_tool_call_output", "call_id": call["call_id"]}
+        _result_of(call, item)
         if item.get("type") == "function_call_output"
-        and (call := free.get(safe_id(item["call_id"]))) is not None
+        and (call := calls.get(safe_id(item["call_id"]))) is not None
         else item
         for item in items
     ]
+
+
+def _result_of(call: dict[str, Any], item: dict[str, Any]) -> dict[str, Any]:
+    """Return a result in the form that the type of its call has for it."""
+    kind, output = call["type"], item["output"]
+    if kind == "custom_tool_call":
+        return {**item, "type": f"{kind}_output", "call_id": call["call_id"]}
+    made = {"type": RESULTS.get(kind, f"{kind}_output"), "call_id": call["call_id"]}
+    try:
+        # What the client has sent, which a plugin has changed: it was read as text.
+        told = loads(output) if isinstance(output, str) else output
+    except StrictJSONError:
+        told = None
+    if isinstance(told, dict) and told.get("type") == made["type"]:
+        return told
+    text = output if isinstance(output, str) else orjson.dumps(output).decode()
+    match kind:
+        case "shell_call":
+            ended = {"type": "exit", "exit_code": 1}
+            said = [{"stdout": "", "stderr": text, "outcome": ended}]
+            return {**made, "output": told if isinstance(told, list) else said}
+        case "apply_patch_call":
+            return {**made, "status": "failed", "output": text}
+        case "tool_search_call":
+            return {**made, "execution": "client", "status": "incomplete", "tools": []}
+    return {**made, "id": call["call_id"], "output": text}
 
 
 def _same(some: Sequence[object], others: Sequence[object]) -> bool:
@@ -360,6 +430,13 @@ RUN_BY_CLIENTS = (
     *("apply_patch_call", "computer_call", "tool_search_call"),
 )
 """The types of calls that a client runs, if they do not say that they are the provider's."""
+
+WRITTEN = frozenset(RUN_BY_CLIENTS) - {"function_call", "computer_call"}
+"""Those that are written anew, with their results, where somebody has changed something. A screen
+that nobody has looked at has no result but a picture, so such a call is written as a function's."""
+
+RESULTS = {"tool_search_call": "tool_search_output"}
+"""The types of results that do not follow from those of their calls."""
 
 PIECES_OF_CALLS = tuple(f"response.{kind}" for kind in RUN_BY_CLIENTS if kind != "tool_search_call")
 """How the events begin that hold pieces of such calls."""

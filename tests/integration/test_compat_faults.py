@@ -45,7 +45,9 @@ ENDS = {
 
 
 @asynccontextmanager
-async def served(home: Path, wire: str, **policy: Any) -> AsyncIterator[tuple[Served, RawServer]]:
+async def served(
+    home: Path, wire: str, *, plugins: Sequence[object] = (), **policy: Any
+) -> AsyncIterator[tuple[Served, RawServer]]:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         gone = f"http://127.0.0.1:{nobody.getsockname()[1]}"
@@ -60,7 +62,7 @@ async def served(home: Path, wire: str, **policy: Any) -> AsyncIterator[tuple[Se
             }
             config = settings(home, gateway={"port": 0}, plugin=plugin)
             async with (
-                Gateway(config, builtin=NAMES) as gate,
+                Gateway(config, builtin=NAMES, plugins=list(plugins)) as gate,
                 listen(gate) as listener,
                 aiohttp.ClientSession() as http,
             ):

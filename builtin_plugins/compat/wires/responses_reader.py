@@ -121,10 +121,10 @@ OWN: Mapping[str, Own] = {
 """Tools that a client runs itself, by their types."""
 
 CALLS = {own.call: (name, own.input) for name, own in OWN.items()}
-RESULTS = {own.output for own in OWN.values()} | {
-    "function_call_output",
-    "custom_tool_call_output",
-}
+IN_PARTS = {"function_call_output", "custom_tool_call_output"}
+"""Results that may have parts like those of a message."""
+
+RESULTS = {own.output for own in OWN.values()} | IN_PARTS
 
 
 def read(body: dict[str, Any]) -> Asked:
@@ -248,14 +248,14 @@ def _message(item: Fields, kind: str, foreign: list[str]) -> Message:
     if kind == "item_reference":
         # Of what stands with the provider nobody here knows what is in it.
         foreign.append(f"{item.at} of the type {kind!r}")
-        named_there = Opaque(provider=WIRE, data=item.raw)
+        named_there = came_as(Opaque(provider=WIRE, data=item.raw), Raw(wire=WIRE, data=item.raw))
         return Message(role="assistant", parts=(named_there,), taint=REFERENCE)
     if kind in RESULTS and _by_client(item):
         return Message(role="tool", parts=(_result(item, foreign),))
     if (use := _call(item, kind)) is not None:
         if kind != "function_call" or "namespace" in item:
             foreign.append(f"{item.at} of the type {kind!r}")
-        return Message(role="assistant", parts=(use,))
+        return Message(role="assistant", parts=(came_as(use, Raw(wire=WIRE, data=item.raw)),))
     if kind != "reasoning":
         foreign.append(f"{item.at} of the type {kind!r}")
     own = came_as(Opaque(provider=WIRE, data=item.raw), Raw(wire=WIRE, data=item.raw))
@@ -293,12 +293,14 @@ def _result(item: Fields, foreign: list[str]) -> ToolResultPart:
     output = item.raw.get("output")
     if isinstance(output, str):
         content = output
-    elif isinstance(output, list):
+    elif isinstance(output, list) and item.text("type") in IN_PARTS:
         content = tuple(_part(one, foreign) for one in item.objects("output", MOST_PARTS))
     else:
         # Read as text, so that no guard misses what stands in it.
         content = json.dumps(output if output is not None else item.raw, ensure_ascii=False)
-    return ToolResultPart(tool_use_id=item.needed("call_id"), content=content)
+    # That of the vendor's own shell has no other name.
+    named_by = "call_id" if "call_id" in item else "id"
+    return ToolResultPart(tool_use_id=item.needed(named_by), content=content)
 
 
 def _parts(item: Fields, foreign: list[str]) -> tuple[ContentPart, ...]:

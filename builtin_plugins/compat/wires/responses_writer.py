@@ -8,13 +8,14 @@ ones are made of what was shown, so that nothing is said by them that a guard ha
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from hookgate import ErrorAnswer, Event, StopEvent, Turn, Usage, new_id
 from hookgate.builtin_plugins.compat.answers import WireFrame, came_by, stop_of
 from hookgate.builtin_plugins.compat.errors import openai_error
 from hookgate.builtin_plugins.compat.fields import Asked
+from hookgate.builtin_plugins.compat.wires.responses_reader import CALLS, OWN, named
 from hookgate.wire import dumps
 
 BEGINNINGS = ("response.created", "response.in_progress", "response.queued")
@@ -38,6 +39,12 @@ LISTS = {"content": "content_index", "summary": "summary_index"}
 
 ENDS = {"max_tokens": "max_output_tokens", "refusal": "content_filter"}
 """Why an answer is not whole, as the protocol calls it."""
+
+BESIDE: Mapping[str, WireFrame] = {
+    "computer_call": {"pending_safety_checks": []},
+    "tool_search_call": {"execution": "client"},
+}
+"""What else calls have that the vendor has defined."""
 
 CODES = {400: "invalid_prompt", 413: "invalid_prompt", 429: "rate_limit_exceeded"}
 """What a failed answer's error is called, by the HTTP status; a server's error otherwise."""
@@ -66,7 +73,7 @@ class ResponsesWriter:
 
     def __init__(self, asked: Asked) -> None:
         self._model = asked.model
-        self._custom = asked.custom
+        self._forms = _forms(asked.body.get("tools") or ())
         self._head: WireFrame = {
             "id": new_id("resp"),
             "object": "response",
@@ -328,21 +335,26 @@ class ResponsesWriter:
         yield from self._close()
         data = event.data
         given = data["input"]
-        free = data["name"] in self._custom and isinstance(given, dict)
-        written = given if isinstance(given, str) else dumps(given).decode()
-        kind, field, part = "function_call", "arguments", "function_call_arguments"
-        if free:
-            kind, field, part = "custom_tool_call", "input", "custom_tool_call_input"
-            written = str(given.get("input", ""))
+        called = self._forms.get(data["name"]) or {"type": "function_call", "name": data["name"]}
+        if called["type"] != "function_call" and not isinstance(given, dict):
+            called = {"type": "function_call", "name": data["name"]}
+        free = called["type"] == "custom_tool_call"
         item: WireFrame = {
             "id": new_id("ctc" if free else "fc"),
-            "type": kind,
+            **called,
             "status": "completed",
             "call_id": data["id"],
-            "name": data["name"],
         }
         at = {"output_index": self._next}
         self._next += 1
+        if called["type"] in CALLS:
+            yield from self._own_call(item, given, at)
+            return
+        field, part = "arguments", "function_call_arguments"
+        written = given if isinstance(given, str) else dumps(given).decode()
+        if free:
+            field, part = "input", "custom_tool_call_input"
+            written = str(given.get("input", ""))
         place = {"item_id": item["id"], **at}
         added = {**item, "status": "in_progress", field: ""}
         yield self._stamped({"type": "response.output_item.added", **at, "item": added})
@@ -351,6 +363,33 @@ class ResponsesWriter:
         item[field] = written
         self._items.append(item)
         yield self._stamped({"type": "response.output_item.done", **at, "item": item})
+
+    def _own_call(self, item: WireFrame, given: WireFrame, at: WireFrame) -> Iterator[WireFrame]:
+        """Yield a call of a tool that the vendor has defined: its items have no deltas."""
+        field = CALLS[item["type"]][1]
+        item |= {field: given.get(field)}
+        added = {**item, "status": "in_progress"}
+        yield self._stamped({"type": "response.output_item.added", **at, "item": added})
+        self._items.append(item)
+        yield self._stamped({"type": "response.output_item.done", **at, "item": item})
+
+
+def _forms(tools: Iterable[Any]) -> Mapping[str, WireFrame]:
+    """Return what the calls of tools have that are no functions of a name alone."""
+    forms: dict[str, WireFrame] = {}
+    for tool in tools:
+        kind, name = tool.get("type"), tool.get("name")
+        if kind == "custom":
+            forms[name] = {"type": "custom_tool_call", "name": name}
+        elif kind == "namespace":
+            for one in tool["tools"]:
+                inner = "custom_tool_call" if one["type"] == "custom" else "function_call"
+                called = {"type": inner, "name": one["name"], "namespace": name}
+                forms[named(one["name"], name)] = called
+        elif kind in OWN:
+            call = OWN[kind].call
+            forms[CALLS[call][0]] = {"type": call, **BESIDE.get(call, {})}
+    return forms
 
 
 def _part_of(kind: str, text: str) -> tuple[str, str, WireFrame]:
