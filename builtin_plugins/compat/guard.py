@@ -389,10 +389,9 @@ class Guard:
         request, asked, wire, found = asking.request, asking.asked, asking.wire, asking.found
         usable = _usable(asked, asking.restored)
         whole = asked if usable is asked.messages else replace(asked, messages=usable)
-        wanted = replace(
-            self._request(request, asking.principal, whole, found, asking.session),
-            observe=asking.principal.claims.get("client_tools") == "observe",
-        )
+        wanted = self._request(request, asking.principal, whole, found, asking.session)
+        if asking.principal.claims.get("client_tools") == "observe":
+            wanted = replace(wanted, observe=True)
         delivery = AnswerDelivery(self, request, wire, asked, asking.keeper)
         handle = self.host.start_turn(
             asking.principal,

@@ -204,7 +204,8 @@ class EventStream:
     @property
     def waiting(self) -> int:
         """How many events wait for the reader."""
-        return 0 if self._outbox is None else self._outbox.waiting
+        backlog = None if self._outbox is None else self._outbox.backlog
+        return 0 if backlog is None else len(backlog)
 
     async def send(self, data: str | bytes, *, event: str = "", id: str = "") -> None:
         """Send one event, and wait while the reader has not taken those before it.
@@ -256,7 +257,7 @@ class EventStream:
                 frames.append(encode_event(data, event=event))
         # An empty piece would be the end of the answer.
         if frames:
-            self._put(b"".join(frames))
+            self._put(frames[0] if len(frames) == 1 else b"".join(frames))
 
     def comment(self, text: str) -> None:
         """Send a line that readers pass over."""

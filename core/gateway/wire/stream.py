@@ -74,7 +74,7 @@ class Outbox:
         overflow: Called once, when one more would have to wait.
     """
 
-    __slots__ = ("_backlog", "_closed", "_limit", "_overflow", "_protocol", "_pump", "_writer")
+    __slots__ = ("_closed", "_limit", "_overflow", "_protocol", "_pump", "_writer", "backlog")
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Outbox:
         self._writer = writer
         self._limit = frames
         self._overflow = overflow
-        self._backlog: Backlog | None = None
+        self.backlog: Backlog | None = None
         self._pump: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -99,13 +99,13 @@ class Outbox:
     @property
     def waiting(self) -> int:
         """How many frames wait."""
-        return 0 if self._backlog is None else len(self._backlog)
+        return 0 if self.backlog is None else len(self.backlog)
 
     def put(self, frame: bytes) -> None:
         """Send a frame, or let it wait its turn; never waits itself."""
         if self._closed:
             return
-        if self._backlog is None and not self._protocol.writing_paused:
+        if self.backlog is None and not self._protocol.writing_paused:
             self._write(frame)
         else:
             self._wait(frame)
@@ -123,9 +123,9 @@ class Outbox:
         raise AssertionError("writing a frame waited: the response is not made for an Outbox")
 
     def _wait(self, frame: bytes) -> None:
-        if self._backlog is None:
-            self._backlog = Backlog(self._limit)
-        if not self._backlog.put(frame):
+        if self.backlog is None:
+            self.backlog = Backlog(self._limit)
+        if not self.backlog.put(frame):
             self.close()
             self._overflow()
         elif self._pump is None:
@@ -133,17 +133,17 @@ class Outbox:
 
     async def _pass_on(self) -> None:
         try:
-            while self._backlog and not self._closed:
+            while self.backlog and not self._closed:
                 await self._writer.drain()
                 if self._protocol.transport is None:
                     # A connection that was cut is drained at once, and stays paused.
                     self._closed = True
-                while self._backlog and not self._protocol.writing_paused and not self._closed:
-                    self._write(self._backlog.pop())
+                while self.backlog and not self._protocol.writing_paused and not self._closed:
+                    self._write(self.backlog.pop())
         except ConnectionError:
             self._closed = True
         finally:
-            self._backlog = None
+            self.backlog = None
             self._pump = None
 
     async def flush(self, seconds: float) -> None:
@@ -156,7 +156,7 @@ class Outbox:
         self._closed = True
         if self._pump is not None:
             self._pump.cancel()
-        self._backlog = None
+        self.backlog = None
 
 
 class SocketOutbox(Outbox):
