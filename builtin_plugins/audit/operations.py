@@ -160,11 +160,8 @@ class AuditOperations:
         if found.ok:
             await self._verified()
         fault = found.fault
-        return Verified(
-            ok=found.ok,
-            rows=found.rows,
-            unsealed=found.unsealed,
-            foreign=found.foreign,
+        return Verified.of_record(
+            found,
             bad=f"{fault.chain}/{fault.seq}" if fault else "",
             why=fault.what if fault else "",
             heads=tuple(map(str, found.heads.values())),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 from dataclasses import replace
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -130,29 +130,14 @@ class ShownLog(OperationModel):
     """The least level that is logged at all."""
 
 
-def tool_row(tool: Tool, quarantine: str = "", off: str = "") -> dict[str, Any]:
+def tool_row(tool: Tool, quarantine: str = "", off: str = "") -> ToolRow:
     """Return what `tools.list` says of a tool."""
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "plugin": tool.plugin,
-        "owner": tool.owner,
-        "sandbox": tool.sandbox,
-        "always_on": tool.always_on,
-        "category": tool.category,
-        "flags": {
-            name: {
-                "value": tool.flags.get(name),
-                "standing": tool.flags.standing(name),
-                "ground": tool.flags.ground(name),
-            }
-            for name in FLAG_NAMES
-        },
-        "idempotent": tool.idempotent,
-        "digest": tool.digest,
-        "quarantine": quarantine,
-        "off": off,
+    said = tool.flags
+    flags = {
+        name: FlagRow(value=said.get(name), standing=said.standing(name), ground=said.ground(name))
+        for name in FLAG_NAMES
     }
+    return ToolRow.of_record(tool, flags=flags, quarantine=quarantine, off=off)
 
 
 class Inspection:
@@ -184,7 +169,7 @@ class Inspection:
             for key, tool in sorted(self._host.tools.view().items())
             if fnmatch.fnmatchcase(key, name)
         ]
-        return ToolRows.model_validate({"tools": rows})
+        return ToolRows(tools=tuple(rows))
 
     @operation("plugins.why", also="plugin.why", quick=True, command="")
     async def why(self, _: Invocation, name: Annotated[str, Field(max_length=256)]) -> Why:

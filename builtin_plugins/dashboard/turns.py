@@ -203,7 +203,7 @@ class Turns:
         found = await self._found(params, invocation.principal, params.limit + 1)
         shown = found[: params.limit]
         return TurnRows(
-            turns=tuple([TurnRow(**_row(turn)) for turn in shown]),
+            turns=tuple([TurnRow.of_record(turn, **_read(turn)) for turn in shown]),
             next=shown[-1].place if len(found) > len(shown) else "",
         )
 
@@ -264,12 +264,10 @@ class Turns:
         tree = await self._found(TurnListParams(root=turn.root), principal, MOST_OF_TREE)
         tree = sorted({one.id: one for one in (*tree, turn)}.values(), key=lambda one: one.place)
         told = {one.id: orjson.loads(one.told) for one in _within(id, tree)}
-        return ShownTurn(
-            **_row(turn),
-            message=turn.message,
-            action=turn.action,
+        return ShownTurn.of_record(
+            turn,
+            **_read(turn),
             calls=tuple([TurnCall(**call) for call in orjson.loads(turn.calls)]),
-            called=turn.called,
             tree=tuple([_of_tree(one) for one in tree]),
             rows=tuple(_rows(told, hooks=operates)),
             hooked=any(kind == "hook" for kind, _, _ in told[id]),
@@ -301,33 +299,15 @@ def _fits(turn: KeptTurn, params: TurnListParams) -> bool:
     )
 
 
-def _row(turn: KeptTurn) -> dict[str, Any]:
-    return {
-        "id": turn.id,
-        "session": turn.own,
-        "agent": turn.agent,
-        "principal": turn.principal,
-        "path": turn.path,
-        "parent": turn.parent,
-        "started": turn.started,
-        "milliseconds": round(turn.milliseconds, 1),
-        "ending": turn.ending,
-        "code": turn.code,
-        "input_tokens": turn.input_tokens,
-        "output_tokens": turn.output_tokens,
-        "tools": orjson.loads(turn.tools),
-        "denied": turn.denied,
-        "taint": orjson.loads(turn.taint),
-        "degraded": orjson.loads(turn.degraded),
-    }
+def _read(turn: KeptTurn) -> dict[str, Any]:
+    """Return what a row shows otherwise than it is kept."""
+    lists = {name: orjson.loads(getattr(turn, name)) for name in ("tools", "taint", "degraded")}
+    return {"session": turn.own, "milliseconds": round(turn.milliseconds, 1), **lists}
 
 
 def _of_tree(turn: KeptTurn) -> TreeTurn:
-    row = _row(turn)
-    return TreeTurn(
-        tainted=turn.tainted,
-        **{name: row[name] for name in TreeTurn.model_fields if name != "tainted"},
-    )
+    shown = {name: said for name, said in _read(turn).items() if name in TreeTurn.model_fields}
+    return TreeTurn.of_record(turn, **shown)
 
 
 def _within(id: str, tree: Sequence[KeptTurn]) -> list[KeptTurn]:

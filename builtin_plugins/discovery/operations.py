@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, field_validator
 
@@ -22,7 +22,7 @@ from hookgate import (
     operation,
 )
 from hookgate.builtin_plugins.discovery.discoverer import Discoverer, Filter
-from hookgate.builtin_plugins.discovery.index.graph import Graph
+from hookgate.builtin_plugins.discovery.index.graph import Edge, Graph
 from hookgate.builtin_plugins.discovery.learn.lessons import Lessons
 from hookgate.builtin_plugins.discovery.learn.view import META_TOOL, ExampleSet, said_alike
 from hookgate.builtin_plugins.discovery.show.entries import Discovery, Found, Tier
@@ -117,8 +117,10 @@ class CapabilityOperations:
     async def listed(self, invocation: Invocation, params: CapabilityListParams) -> CapabilityRows:
         """List tools, skills, extensions, channels and cards."""
         rows = await asyncio.to_thread(capability_rows, invocation.host)
-        shown = [_row(rows[row_id]) for row_id in sorted(rows) if _fits(rows[row_id], params)]
-        return CapabilityRows.model_validate({"capabilities": shown})
+        shown = [rows[row_id] for row_id in sorted(rows) if _fits(rows[row_id], params)]
+        return CapabilityRows(
+            capabilities=tuple(CapabilityRow.of_record(row, source=row.source_ref) for row in shown)
+        )
 
     @operation("capabilities.show")
     async def show(
@@ -136,7 +138,7 @@ class CapabilityOperations:
         if row is None:
             raise not_found("capability", id, "`hookgate capabilities list` shows all", known=rows)
         why = () if row.available else self._inventory().reasons.get(row.id, ())
-        return CapabilityShown.model_validate(await asyncio.to_thread(_shown, row, why))
+        return await asyncio.to_thread(_shown, row, why)
 
 
 def _fits(row: Capability, params: CapabilityListParams) -> bool:
@@ -149,17 +151,7 @@ def _fits(row: Capability, params: CapabilityListParams) -> bool:
     )
 
 
-def _row(row: Capability) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "kind": row.kind,
-        "category": row.category,
-        "available": row.available,
-        "source": row.source_ref,
-    }
-
-
-def _shown(row: Capability, why: Sequence[str]) -> dict[str, Any]:
+def _shown(row: Capability, why: Sequence[str]) -> CapabilityShown:
     """Return everything about `row`; it reads files."""
     schema, content, problem = None, "", ""
     if row.load is not None:
@@ -168,23 +160,15 @@ def _shown(row: Capability, why: Sequence[str]) -> dict[str, Any]:
             schema, content = detail.schema, detail.content
         except HookgateError as error:
             problem = str(error)
-    return {
-        **_row(row),
-        "name": row.name,
-        "display_name": row.display_name,
-        "description": row.description,
-        "tags": row.tags,
-        "examples": row.examples,
-        "parameters": row.parameters,
-        "required_secrets": row.required_secrets,
-        "required_tools": row.required_tools,
-        "unavailable_because": list(why),
-        "has_side_effects": row.has_side_effects,
-        "flags": row.flags.to_json(),
-        "input_schema": None if schema is None else dict(schema),
-        "content": content,
-        "problem": problem,
-    }
+    return CapabilityShown.of_record(
+        row,
+        source=row.source_ref,
+        unavailable_because=tuple(why),
+        flags=row.flags.to_json(),
+        input_schema=None if schema is None else dict(schema),
+        content=content,
+        problem=problem,
+    )
 
 
 # -- The operations that search: ``discover`` and ``capabilities.stats`` ---------
@@ -354,17 +338,6 @@ class GraphNode(OperationModel):
     """The agents that may use it."""
 
 
-class GraphEdge(OperationModel):
-    """Why two capabilities are related."""
-
-    source: str
-    target: str
-    type: Literal["DEPENDS_ON", "COMPOSED_WITH", "TAGGED_WITH", "SAME_CATEGORY"]
-    """`DEPENDS_ON` leads one way, the others both."""
-    weight: float
-    """How closely."""
-
-
 class GraphPage(OperationModel):
     """A page of the graph."""
 
@@ -372,7 +345,7 @@ class GraphPage(OperationModel):
     """The agents that the caller may speak to."""
     nodes: list[GraphNode]
     """Capabilities, cards not counted, in the order of their ids."""
-    edges: list[GraphEdge]
+    edges: list[Edge]
     """The edges that start at these, the heaviest 50 of each."""
     next: str
     """`after` of the next page; empty on the last one."""
@@ -442,18 +415,15 @@ def _page(
         users = [
             name for name, some in globs.items() if row.kind != "tool" or matches(row.name, some)
         ]
-        node = {name: getattr(row, name) for name in ("id", "kind", "category", "available")}
-        nodes.append({**node, "agents": users})
+        nodes.append(GraphNode.of_record(row, agents=tuple(users)))
         edges += [
-            {name: getattr(edge, name) for name in ("source", "target", "type", "weight")}
+            edge
             for edge in graph.edges(row.id)
             # What leads both ways is told once.
             if edge.type == "DEPENDS_ON" or edge.source < edge.target
         ]
     more = shown[-1] if len(behind) > len(shown) else ""
-    return GraphPage.model_validate(
-        {"agents": tuple(globs), "nodes": nodes, "edges": edges, "next": more}
-    )
+    return GraphPage(agents=tuple(globs), nodes=nodes, edges=edges, next=more)
 
 
 async def _search(discoverer: Discoverer, seen: CallerView, params: DiscoverParams) -> Discovery:
@@ -480,31 +450,25 @@ async def _search(discoverer: Discoverer, seen: CallerView, params: DiscoverPara
 
 
 def _discovered(discovery: Discovery, examples: ExampleSet) -> Discovered:
-    return Discovered(
-        query=discovery.query,
+    return Discovered.of_record(
+        discovery,
         found=[
             _found(one, said_alike(discovery.query, one.row.id, examples))
             for one in discovery.found
         ],
-        tiers=discovery.tiers,
         tokens=discovery.token_estimate,
         milliseconds={step: round(time, 3) for step, time in discovery.milliseconds.items()},
-        index_version=discovery.index_version,
         vectors=discovery.dense,
-        problem=discovery.problem,
     )
 
 
 def _found(found: Found, learned: list[str]) -> FoundRow:
-    return FoundRow(
+    figures = ("relevance", "dense", "lexical", "graph")
+    return FoundRow.of_record(
+        found,
         id=found.row.id,
-        relevance=round(found.relevance, 4),
-        dense=round(found.dense, 4),
-        lexical=round(found.lexical, 4),
-        graph=round(found.graph, 4),
+        **{name: round(getattr(found, name), 4) for name in figures},
         words=list(found.words),
-        tag=found.tag,
-        pulled_by=found.pulled_by,
         edge=found.edge or "",
         available=found.row.available,
         learned=learned,

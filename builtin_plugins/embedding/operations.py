@@ -42,12 +42,9 @@ class EmbeddingOperations:
         """Show which model turns texts into vectors, and how its cache does."""
         embedder = self._current()
         engine, cache = embedder.engine, embedder.cache
-        return EmbeddingStatus(
+        return EmbeddingStatus.of_record(
+            engine,
             embedder=embedder.kind,
-            fingerprint=engine.fingerprint,
-            dimension=engine.dimension,
-            loaded=engine.loaded,
-            problem=engine.problem,
             cached=len(cache),
             hits=cache.hits,
             misses=cache.misses,

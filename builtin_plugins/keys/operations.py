@@ -255,15 +255,10 @@ def _row(row: ClientKey, now: Any) -> KeyRow:
     known = {"scopes", "expires"}
     if terms.tokens is None and terms.usd is None:
         known.add("window")
-    return KeyRow(
-        name=row.name,
+    return KeyRow.of_record(
+        row,
         state="revoked" if row.revoked else "expired" if ended else "active",
         scopes=terms.scopes,
-        client=row.client,
-        by=row.by,
-        made=row.made,
-        rotated=row.rotated,
         expires=terms.expires,
-        revoked=row.revoked,
         limits=terms.model_dump(mode="json", exclude=known, exclude_defaults=True),
     )

@@ -119,11 +119,8 @@ class OutcomeOperations:
 
 
 def _failed(entry: OutcomeEntry, scope: str) -> FailedTurn:
-    return FailedTurn(
-        turn=entry.turn,
+    return FailedTurn.of_record(
+        entry,
         ended=datetime.fromtimestamp(entry.at / 1_000_000, UTC),
-        session=entry.session,
         scopeKey=scope,
-        fault=entry.fault,
-        reason=entry.reason,
     )

@@ -140,8 +140,19 @@ class ApprovalOperations:
     )
     async def list_grants(self, invocation: Invocation) -> Grants:
         """List what somebody has allowed always, at addresses of the caller."""
-        rows = await self._desk().rows(invocation.principal)
-        return Grants(grants=[GrantRow(**row) for row in rows])
+        granted = await self._desk().granted(invocation.principal)
+        return Grants(
+            grants=[
+                GrantRow.of_record(
+                    one,
+                    arguments=one.shown,
+                    by=one.allowed_by,
+                    at=one.allowed_at,
+                    state=state,
+                )
+                for one, state in granted
+            ]
+        )
 
     @operation("approvals.revoke", also="approval.revoke", scope="approve")
     async def revoke(

@@ -47,17 +47,8 @@ class StoreOperations:
     async def status(self, _: Invocation) -> StoreStatus:
         """Show where the store is, and the version of each plugin's tables."""
         store = self._current()
-        return StoreStatus(
-            place=store.place,
-            durable=store.durable,
-            problem=store.problem,
-            tables=tuple(
-                TablesModel(
-                    plugin=each.plugin, version=each.version, head=each.head, current=each.current
-                )
-                for each in await store.status()
-            ),
-        )
+        tables = tuple(map(TablesModel.of_record, await store.status()))
+        return StoreStatus.of_record(store, tables=tables)
 
     @operation("db.upgrade", scope="operate", command="")
     async def upgrade(self, invocation: Invocation) -> StoreStatus:

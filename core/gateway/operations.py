@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, is_dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel
 from pydantic_core import to_json
@@ -29,6 +29,12 @@ class OperationModel(Documented):
 
     The docstring below a field is its description in the schema.
     """
+
+    @classmethod
+    def of_record(cls, record: object, **said: Any) -> Self:
+        """Return what `record` has under the names of the fields; what is `said` stands instead."""
+        own = {name: getattr(record, name) for name in cls.model_fields if name not in said}
+        return cls(**own, **said)
 
 
 class Empty(OperationModel):

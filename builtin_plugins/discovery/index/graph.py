@@ -49,7 +49,7 @@ class Edge:
     Attributes:
         source: The id of the capability that was asked about.
         target: The id of the related one.
-        type: Why they are related.
+        type: Why they are related; `DEPENDS_ON` leads one way, the others both.
         weight: How closely.
     """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import Field, model_validator
 
@@ -159,7 +159,7 @@ class ExampleOperations:
             scope=params.scope or None, capability=params.capability or None, text=params.text
         )
         return ExampleRows(
-            examples=tuple(ExampleRow(**_row(example)) for example in fits[: params.limit]),
+            examples=tuple(_row(example) for example in fits[: params.limit]),
             total=len(fits),
             enabled=self._examples.enabled,
             durable=self._examples.durable,
@@ -181,10 +181,7 @@ class ExampleOperations:
         begin = int(params.after) if params.after.isdecimal() else 0
         end = begin + params.limit
         return ExportedExamples(
-            examples=tuple(
-                ExportedExample(capability=one.capability, text=one.text, count=one.count)
-                for one in rows[begin:end]
-            ),
+            examples=tuple(ExportedExample.of_record(one) for one in rows[begin:end]),
             next=str(end) if end < len(rows) else "",
         )
 
@@ -214,16 +211,9 @@ class ExampleOperations:
         return ForgottenExamples(forgotten=erased)
 
 
-def _row(example: Example) -> dict[str, Any]:
-    return {
-        "scope": example.scope,
-        "capability": example.capability,
-        "text": example.text,
-        "count": example.count,
-        "learned": _when(example.learned),
-        "last_used": _when(example.used),
-        "foreign": example.foreign,
-    }
+def _row(example: Example) -> ExampleRow:
+    learned, used = _when(example.learned), _when(example.used)
+    return ExampleRow.of_record(example, learned=learned, last_used=used)
 
 
 def _when(microseconds: int) -> str:

@@ -289,13 +289,10 @@ class BudgetOperations:
         # A budget that was set anew may have had another scope or window.
         own = {key: one for key, one in standings.items() if counts_in(rule, key, now)}
         counters = [self._counter(rule, key, one) for key, one in own.items()]
-        return BudgetRow(
-            name=rule.name,
-            scope=rule.scope,
-            of=rule.of,
+        return BudgetRow.of_record(
+            rule,
             window={"minute": "a minute", "now": "at one time"}.get(rule.window, rule.window),
             limit=amount_text(rule.limit, rule.unit),
-            over=rule.over,
             source="operator" if self._ruling.set.budgets.get(rule.name) else "settings",
             counters=wanted.of(counters),
             used=len(counters),

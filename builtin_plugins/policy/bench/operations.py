@@ -567,17 +567,13 @@ def _terse(said: Mapping[str, Any]) -> dict[str, Any]:
 
 def _row(rule: Rule, hits: Hits) -> RuleRow:
     shown = {"name", "effect", "mode", "reason", "unknown"}
-    return RuleRow(
+    return RuleRow.of_record(
+        rule,
         rule=rule.name,
-        mode=rule.mode,
-        effect=rule.effect,
         decided=hits.decided,
         would=hits.would,
         last=hits.last.isoformat() if hits.last else "",
         says=_terse({key: value for key, value in said(rule).items() if key not in shown}),
-        description=rule.description,
-        reason=rule.reason,
-        place=rule.place,
     )
 
 

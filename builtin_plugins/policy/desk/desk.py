@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hookgate import (
     QUESTIONS,
@@ -29,7 +29,7 @@ from hookgate.builtin_plugins.policy.desk.approvals import (
     Inbox,
     answer_of,
 )
-from hookgate.builtin_plugins.policy.desk.grants import Grants, GrantScope
+from hookgate.builtin_plugins.policy.desk.grants import Grants, GrantScope, GrantState
 from hookgate.builtin_plugins.policy.settings import ApprovalSettings
 from hookgate.settings import redact_json
 from hookgate.tasks import finish
@@ -207,27 +207,21 @@ class Desk:
 
     # -- what stands -------------------------------------------------------
 
-    async def rows(self, principal: Principal) -> Sequence[dict[str, Any]]:
-        """Return the grants of the addresses that `principal` may claim, the newest first."""
+    async def granted(self, principal: Principal) -> Sequence[tuple[Grant, GrantState]]:
+        """Return the grants of the addresses that `principal` may claim, the newest first.
+
+        Beside each stands whether it still answers anything.
+        """
         tools = self._host.tools.view()
         return [
-            {
-                "id": grant.id,
-                "scope": grant.scope,
-                "tool": grant.tool,
-                "arguments": grant.shown,
-                "session": grant.session,
-                "by": grant.allowed_by,
-                "at": grant.allowed_at,
-                "expires": grant.expires,
-                "state": self.grants.state(
+            (
+                grant,
+                self.grants.state(
                     grant,
                     tools.get(grant.tool),
                     approver=self._routes.stands(grant.allowed_by, _address(grant)),
                 ),
-                "tool_digest": grant.tool_digest,
-                "policy": grant.policy,
-            }
+            )
             for grant in await self.grants.all()
             if _may_see(principal, grant)
         ]
