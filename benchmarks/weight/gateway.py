@@ -36,7 +36,9 @@ ROOT = Path(__file__).parents[2]
 LOOP = ("base_events", "selector_events", "unix_events", "events", "transports", "trsock")
 """Modules of asyncio that are the event loop itself."""
 UNCOUNTED = ""
-"""The room of what is the event loop, and of the meter itself."""
+"""The room of what is the event loop."""
+METER = "meter"
+"""The room of the meter itself: neither it nor what it calls is counted."""
 OTHERS = ("watchdog", "watch folders", "commands")
 """Threads that have no part in a turn: they look now and then, by the real time."""
 
@@ -105,10 +107,12 @@ class Meter:
     def _caller(self, frame: FrameType) -> tuple[CodeType, str] | None:
         room = self._of(frame.f_code)
         if room is not None:
-            return (frame.f_code, room) if room else None
+            return (frame.f_code, room) if room not in (UNCOUNTED, METER) else None
         outermost, above = frame, frame.f_back
         while above is not None:
             room = self._of(above.f_code)
+            if room == METER:
+                return None
             if room == UNCOUNTED:
                 break
             if room is not None:
@@ -150,7 +154,7 @@ def room_of(file: str) -> str | None:
         return None
     parts = [each for each in path.relative_to(ROOT).parts if each not in ("src", "hookgate")]
     if parts[0] == "benchmarks":
-        return UNCOUNTED
+        return METER
     if parts[0] == "builtin_plugins":
         return f"plugin {parts[1].removesuffix('.py')}"
     if parts[0] == "core":

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import dropwhile, takewhile
 from typing import NamedTuple
 
-from hookgate import Message, Taint, Text
+from hookgate import Message, Part, Taint, Text, ToolResultPart, ToolUse
 
 MOST_SESSIONS = 10_000
 MOST_CHARS = 32 * 1024 * 1024
@@ -47,19 +47,56 @@ class Stored(NamedTuple):
     Attributes:
         turn_number: The place of its turn.
         body: What the store has.
-        message: What that says, where nobody can change it; None where it is read each time.
+        message: What that says; None where it is read each time.
+        lent: Whether each reader gets a copy of its own: arguments of tools are dictionaries, which
+            a plugin might write into.
     """
 
     turn_number: int
     body: str
     message: Message | None
+    lent: bool = False
 
     @classmethod
     def of(cls, turn_number: int, body: str, message: Message) -> Stored:
         """Return a message with what the store has of it."""
-        # Arguments of tools and the like are dictionaries, which a plugin might write into.
-        fixed = all(type(part) is Text and not part.source for part in message.parts)
-        return cls(turn_number, body, message if fixed else None)
+        others = [part for part in message.parts if not _is_fixed(part)]
+        if not others:
+            return cls(turn_number, body, message)
+        if not all(type(part) is ToolUse and _is_flat(part.input) for part in others):
+            return cls(turn_number, body, None)
+        # Whoever brought it has it still.
+        return cls(turn_number, body, _copy_of(message), lent=True)
+
+    @property
+    def known(self) -> Message | None:
+        """The message, as somebody may have it; None where it is read each time."""
+        return _copy_of(self.message) if self.lent and self.message else self.message
+
+
+def _is_fixed(part: Part) -> bool:
+    """Whether nobody can change what is in a part."""
+    if type(part) is ToolResultPart:
+        content = part.content
+        return isinstance(content, str) or all(map(_is_fixed, content))
+    return type(part) is Text and not part.source
+
+
+def _is_flat(arguments: object) -> bool:
+    return type(arguments) is dict and _PLAIN.issuperset(map(type, arguments.values()))
+
+
+_PLAIN = frozenset((str, int, float, bool, type(None)))
+
+
+def _copy_of(message: Message) -> Message:
+    parts = [
+        replace(part, input=dict(part.input))
+        if isinstance(part, ToolUse) and isinstance(part.input, dict)
+        else part
+        for part in message.parts
+    ]
+    return replace(message, parts=tuple(parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +143,7 @@ class Tail:
         """Return the messages of the last `turns` turns; `read` reads what the store has."""
         first = self.standing.turns - turns
         return tuple(
-            [one.message or read(one.body) for one in self.messages if one.turn_number > first]
+            [one.known or read(one.body) for one in self.messages if one.turn_number > first]
         )
 
 
@@ -138,7 +175,7 @@ class Tails:
         messages = () if tail is None else tail.messages
         for one in reversed(messages):
             if one.body == body:
-                return one.message
+                return one.known
         return None
 
     def keep(self, session: str, tail: Tail) -> None:

@@ -18,7 +18,7 @@ from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.tables import MESSAGES, SESSIONS
 from hookgate.builtin_plugins.storage.tails import Standing, Stored, Tail, Tails
 from hookgate.core.domain.errors import StaleFenceError
-from hookgate.core.domain.messages import Message, ToolUse
+from hookgate.core.domain.messages import Message, ToolResultPart, ToolUse
 from hookgate.core.domain.parts import Text
 from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.turn import Fence, SessionKey
@@ -144,18 +144,49 @@ async def test_what_is_forgotten_or_tainted_here_is_not_recalled(two: Two) -> No
     assert (await one.load(HERE, turns=5, fence=Fence())).messages == ()
 
 
-async def test_nobody_can_change_what_others_are_given(two: Two) -> None:
+@pytest.mark.parametrize("whom", [["ann"], "ann"])
+async def test_nobody_can_change_what_others_are_given(two: Two, whom: Any) -> None:
     one, _, _ = two
-    use = ToolUse(id="1", name="send", input={"to": ["ann"]})
+    kept = {"to": list(whom) if isinstance(whom, list) else whom}
+    use = ToolUse(id="1", name="send", input={"to": whom})
     message = Message(role="assistant", parts=(use,), turn="1")
     await one.append(HERE, [message], fence=await holder(one))
     given = one.recall(HERE, turns=5, fence=Fence())
     assert given is not None
-    for changed in (message, *given.messages):
-        changed.tool_uses[0].input["to"].append("eve")  # type: ignore[index]
+    learned = await one.since()
+    for changed in (message, *given.messages, learned.said[0].message):
+        arguments: Any = changed.tool_uses[0].input
+        arguments["cc"] = "eve"
+        if isinstance(whom, list):
+            arguments["to"].append("eve")
     again = one.recall(HERE, turns=5, fence=Fence())
     assert again is not None
-    assert again.messages[0].tool_uses[0].input == {"to": ["ann"]}
+    assert again.messages[0].tool_uses[0].input == kept
+    assert (await one.since()).said[0].message.tool_uses[0].input == kept
+
+
+async def test_what_tools_were_asked_and_said_is_recalled_as_it_is_read(two: Two) -> None:
+    one, other, _ = two
+    fence = await holder(one)
+    for number in range(3):
+        turn = str(number)
+        use = ToolUse(id=turn, name="look", input={"at": number, "whole": True, "by": None})
+        deep = ToolUse(id=f"{turn}b", name="look", input={"at": [number]})
+        results = (
+            ToolResultPart(tool_use_id=turn, content="a", taint=frozenset({"web"})),
+            ToolResultPart(tool_use_id=f"{turn}b", content=(Text("b"),), is_error=True),
+        )
+        called = [
+            Message(role="assistant", parts=(Text("I look."), use), turn=turn),
+            Message(role="assistant", parts=(deep,), turn=turn),
+            Message(role="tool", parts=results, turn=turn, taint=frozenset({"web"})),
+        ]
+        await one.append(HERE, [said(f"{number}?", turn)], fence=fence)
+        await one.append(HERE, called, fence=fence)
+    recalled = one.recall(HERE, turns=3, fence=Fence())
+    assert recalled is not None
+    assert list(recalled.messages) == list(await other.history(HERE, turns=3))
+    assert [each.message for each in (await one.since()).said] == list(recalled.messages)
 
 
 def stored(number: int, text: str) -> Stored:
