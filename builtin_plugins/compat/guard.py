@@ -491,6 +491,9 @@ class Guard:
         self._check(principal, asked, refs)
         if found.tools:
             check_choice(asked)
+            if (answers := asked.parameters.answers) is not None:
+                told = f"{asked.model[:200]!r} brings tools, and of {answers} answers nobody could"
+                raise bad("n", f"{told} say whose calls are judged", action="leave it out")
         refs = self._carrying(asked, refs)
         return TurnRequest(
             content="",

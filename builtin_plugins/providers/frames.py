@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from hookgate import Frame, ModelEvent, ReasoningDelta, StopEvent, TextDelta, ToolUseEvent
@@ -13,6 +15,7 @@ from hookgate.builtin_plugins.providers.anthropic import (
     AnthropicWire,
     MessagesBlock,
 )
+from hookgate.builtin_plugins.providers.failures import message_of
 from hookgate.builtin_plugins.providers.openai import (
     DONE,
     STOP_REASONS,
@@ -54,6 +57,8 @@ class OpenAIFrames(OpenAIReader):
         self.template = TextTemplate(TEXT, tries=0)
         self.frames = self._texts = FrameTemplate(OpenAIWire.name, TEXT, "content")
         self._tail: list[dict[str, Any]] = []
+        self._at = 0
+        """The answer that is read."""
 
     def read(self, data: bytes) -> Iterable[ModelEvent]:
         """Return what one event says."""
@@ -81,7 +86,7 @@ class OpenAIFrames(OpenAIReader):
         if not isinstance(choices, list) or not isinstance(choices[0], dict):
             malformed(self._provider, "`choices` that are no list of objects")
         choice, delta = choices[0], choices[0].get("delta") or {}
-        if len(choices) > 1 or choice.get("index", 0) != 0:
+        if len(choices) > 1 or choice.get("index", 0) != self._at:
             malformed(self._provider, "several answers, where one was asked for")
         if not isinstance(delta, dict):
             malformed(self._provider, "a `delta` that is no object")
@@ -177,6 +182,120 @@ class OpenAIFrames(OpenAIReader):
             elif isinstance(event, StopEvent):
                 frames = self._tail
             yield _with_chunk(event, frames) if frames else event
+
+
+class OpenAIChoices(OpenAIFrames):
+    """Reads several answers to one question: each whole before the next one.
+
+    They come side by side. Whoever filters an answer reads it from its beginning to its end, so
+    what comes of the others waits until it is over.
+
+    Args:
+        provider: The provider's name.
+        complain: Takes what is wrong with the usage.
+        answers: How many there may be.
+    """
+
+    def __init__(self, provider: str, complain: Callable[[str], None], answers: int) -> None:
+        super().__init__(provider, complain)
+        self._answers = answers
+        self._waiting: dict[int, list[dict[str, Any]]] = {}
+        self._begins = False
+        """Whether nothing was told yet of the answer that is read, which is not the first."""
+
+    def read(self, data: bytes) -> Iterable[ModelEvent]:
+        """Return what one event says."""
+        if data == DONE:
+            self.done = self._final = True
+            return chain(self._left(), self._finish())
+        chunk = parse(self._provider, data)
+        if chunk.get("error") is not None:
+            self._fail(chunk["error"])
+        said = list(self._divided(chunk))
+        if chunk.get("usage") is not None:
+            self._count(chunk["usage"])
+            self._final = not chunk.get("choices")
+            said += self._counted(done=self._final)
+        return said
+
+    def whole(self, data: bytes) -> Iterable[ModelEvent]:
+        """Return what answers in one piece say: the message of each is a delta with all in it."""
+        answer = parse(self._provider, data)
+        if answer.get("error") is not None:
+            self._fail(answer["error"])
+        choices = answer.get("choices")
+        if not isinstance(choices, list) or not choices:
+            malformed(self._provider, f"JSON that is no answer: {message_of(data)}")
+        head = {key: one for key, one in answer.items() if key not in ("usage", "choices")}
+        said: list[ModelEvent] = []
+        for choice in choices:
+            if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
+                malformed(self._provider, f"JSON that is no answer: {message_of(data)}")
+            one = {**choice, "delta": choice["message"]}
+            del one["message"]
+            said += self._divided({**head, "object": "chat.completion.chunk", "choices": [one]})
+        if answer.get("usage") is not None:
+            self._count(answer["usage"])
+        self.done = self._final = True
+        return chain(said, self._left(), self._finish())
+
+    def end(self) -> Iterable[ModelEvent]:
+        """Accept an end behind the finish reasons of all answers."""
+        if self._at < self._answers:
+            self._stop = None
+        return super().end()
+
+    def _divided(self, chunk: dict[str, Any]) -> Iterator[ModelEvent]:
+        """Yield what a chunk says of the answer that is read; keep what it says of others."""
+        choices = chunk.get("choices")
+        if not choices:
+            yield from self._events(chunk)
+            return
+        if not isinstance(choices, list) or not all(isinstance(one, dict) for one in choices):
+            malformed(self._provider, "`choices` that are no list of objects")
+        for choice in choices:
+            place, delta = choice.get("index"), choice.get("delta")
+            if type(place) is not int or not self._at <= place < self._answers:
+                malformed(self._provider, f"an answer at {place!r}, of {self._answers}")
+            if isinstance(delta, dict) and delta.get("tool_calls"):
+                malformed(self._provider, "a call in one of several answers")
+            one = {**chunk, "choices": [choice]} if len(choices) > 1 else chunk
+            if place == self._at:
+                yield from self._one(one)
+            else:
+                self._waiting.setdefault(place, []).append(one)
+
+    def _one(self, chunk: dict[str, Any]) -> Iterator[ModelEvent]:
+        """Yield what a chunk says of the answer that is read; at its end, what waits behind it."""
+        events = list(self._events(chunk))
+        choice = chunk["choices"][0]
+        if self._begins:
+            self._begins = False
+            if events and isinstance(events[0], Frame):
+                events[0] = replace(events[0], ends=True)
+            else:
+                begun = _part(chunk, {"role": "assistant", "content": ""})
+                events.insert(0, Frame(Raw(wire=OpenAIWire.name, data=begun), ends=True))
+        yield from events
+        if isinstance(choice.get("finish_reason"), str):
+            self._at += 1
+            self._begins = True
+            for waiting in self._waiting.pop(self._at, ()):
+                yield from self._one(waiting)
+
+    def _left(self) -> Iterator[ModelEvent]:
+        """Yield what waits behind answers of which nothing has come, or no end."""
+        for place in sorted(self._waiting):
+            if place in self._waiting:
+                self._at, self._begins = place, True
+                for chunk in self._waiting.pop(place):
+                    yield from self._one(chunk)
+
+    def _beside(self, chunk: dict[str, Any], *, is_end: bool) -> Sequence[ModelEvent]:
+        """Return what says nothing to the gateway: an answer may begin behind another's end."""
+        if is_end or not chunk.get("choices"):
+            return super()._beside(chunk, is_end=is_end)
+        return (Frame(Raw(wire=OpenAIWire.name, data=chunk)),)
 
 
 def _says_text(said: Sequence[ModelEvent], chunk: dict[str, Any]) -> TypeGuard[Sequence[TextDelta]]:

@@ -127,6 +127,7 @@ FIELDS = {
     "service_tier": "service_tier",
     "cache_key": "prompt_cache_key",
     "user": "user",
+    "answers": "n",
 }
 """Parameters of a request by name, and the fields that they are sent in as they are."""
 
@@ -202,8 +203,8 @@ class OpenAIWire:
     def _as_it_came(self, request: ModelRequest) -> dict[str, Any]:
         """Return the body as the client has sent it, but for what has changed since."""
         body, came = body_of(request)
-        if body.get("n") not in (None, 1):
-            why = "`n`, several answers to one request: all but the first are judged by nobody"
+        if (body.get("n") or 1) != answers_of(came):
+            why = "`n`, several answers to one request that was read as one for a single answer"
             cannot_carry(self._provider, "Chat Completions through a gateway", why)
         if request.messages is not came.messages or request.system is not came.system:
             body["messages"] = self._messages_as_they_came(request)
@@ -215,7 +216,8 @@ class OpenAIWire:
         limit = next((name for name in limits if name in body), self._limit_field)
         before, after = (
             {
-                limit: item.max_output_tokens,
+                # Of each answer here, of all of them there.
+                limit: max(item.max_output_tokens // answers_of(item), 1),
                 "temperature": item.temperature,
                 "stop": list(item.stop) or None,
                 **_fields(item.parameters),
@@ -282,6 +284,11 @@ def free_text(part: WirePart) -> Mapping[str, Any] | None:
 def free_names(tools: Iterable[Tool]) -> frozenset[str]:
     """Return the names of those tools that are called in free text."""
     return frozenset(tool.name for tool in tools if free_text(tool) is not None)
+
+
+def answers_of(request: ModelRequest) -> int:
+    """Return how many answers a request is to get."""
+    return request.parameters.answers or 1
 
 
 def _fields(parameters: ModelParameters) -> dict[str, Any]:

@@ -29,8 +29,9 @@ from hookgate.builtin_plugins.providers.failures import (
     message_of,
     shorten,
 )
-from hookgate.builtin_plugins.providers.frames import FRAMES, joined
-from hookgate.builtin_plugins.providers.wire.protocol import passes
+from hookgate.builtin_plugins.providers.frames import FRAMES, OpenAIChoices, joined
+from hookgate.builtin_plugins.providers.openai import OpenAIWire
+from hookgate.builtin_plugins.providers.wire.protocol import cannot_carry, passes
 from hookgate.builtin_plugins.providers.wire.sse import SSEError, SSESplitter
 from hookgate.builtin_plugins.providers.wire.template import TagReader, read_tags
 from hookgate.kit.modules import httpx
@@ -338,9 +339,18 @@ class RemoteProvider:
     def _reader(
         self, request: ModelRequest
     ) -> tuple[Reader, Callable[[Reader, Sequence[bytes]], Iterable[ModelEvent]]]:
-        """Return what reads one answer, and what of its events that come together are told by."""
-        complain = _once(self._complain)
-        if request.raw is not None and passes(request, self.wire):
+        """Return what reads one answer, and what of its events that come together are told by.
+
+        Raises:
+            ProviderError: Several answers are asked for, of which this wire knows nothing.
+        """
+        complain, answers = _once(self._complain), request.parameters.answers or 1
+        is_passed = request.raw is not None and passes(request, self.wire)
+        if answers > 1:
+            if not (is_passed and self.wire == OpenAIWire.name):
+                cannot_carry(self._name, self._wire.name, f"{answers} answers to one request")
+            return OpenAIChoices(self._name, complain, answers), joined
+        if is_passed:
             return FRAMES[self.wire](self._name, complain), joined
         return self._wire.reader(complain), _said
 

@@ -94,6 +94,8 @@ class ModelParameters:
         service_tier: The provider's tier that the call is served in.
         cache_key: What calls that begin alike have in common, for the provider's cache.
         user: Who is behind the call, as the provider is told: an opaque id.
+        answers: How many answers are wanted, where there are to be several; each may be as long as
+            `max_output_tokens`.
     """
 
     temperature: float | None = None
@@ -113,6 +115,7 @@ class ModelParameters:
     service_tier: str | None = None
     cache_key: str | None = None
     user: str | None = None
+    answers: int | None = None
 
     def __post_init__(self) -> None:
         temperature, most = self.temperature, self.max_output_tokens
@@ -124,7 +127,7 @@ class ModelParameters:
             raise ValueError(f"found stop {self.stop!r}, expected texts of which none is empty")
         if self.top_p is not None and not 0 <= self.top_p <= 1:
             raise ValueError(f"found top_p {self.top_p!r}, expected a number from 0 to 1")
-        for name, least in (("top_k", 1), ("top_logprobs", 0)):
+        for name, least in (("top_k", 1), ("top_logprobs", 0), ("answers", 1)):
             count = getattr(self, name)
             if count is not None and count < least:
                 raise ValueError(f"found {name} {count!r}, expected {least} or more")
@@ -490,9 +493,11 @@ class Frame:
 
     Attributes:
         raw: The piece.
+        ends: Whether what was said before it is over: nothing behind it goes on with that text.
     """
 
     raw: Raw
+    ends: bool = False
 
 
 ModelEvent: TypeAlias = (

@@ -421,7 +421,8 @@ class Rounds:
                 system=self._system,
                 messages=tuple(self._messages),
                 tools=tools,
-                max_output_tokens=said.max_output_tokens or self._bound(model),
+                max_output_tokens=(said.max_output_tokens or self._bound(model))
+                * (said.answers or 1),
                 temperature=said.temperature,
                 stop=said.stop,
                 parameters=said,
@@ -430,12 +431,12 @@ class Rounds:
                 embed=self._asked.embed,
                 counts=self._asked.counts,
             )
-        is_longer = len(self._messages) > len(first.messages)
+        is_longer, most = len(self._messages) > len(first.messages), asked.max_output_tokens
         return replace(
             first,
             model=model,
             messages=tuple(self._messages) if is_longer else first.messages,
-            max_output_tokens=asked.max_output_tokens or first.max_output_tokens,
+            max_output_tokens=most * (asked.answers or 1) if most else first.max_output_tokens,
             temperature=asked.temperature,
             stop=asked.stop,
             parameters=asked,

@@ -83,6 +83,7 @@ OF_PARTS: Mapping[str, frozenset[str]] = {
 
 AUDIO = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 SYSTEM = ("system", "developer")
+MOST_ANSWERS = 128
 CHOICES = ("none", "auto", "required")
 CALLED = ("function", "custom")
 """The types of tools that clients run: called with arguments, and in free text."""
@@ -100,6 +101,9 @@ def read(body: dict[str, Any]) -> Asked:
     system, messages, foreign, called = _conversation(fields)
     tools, hosted, free = _tools(fields)
     hosted = (*hosted, *(name for name in HOSTED if name in fields))
+    known = MAPPED | HARMLESS
+    if "n" in fields and fields.raw["n"] != 1:
+        known -= {"n"}  # Of several answers no other wire knows.
     if model.endswith(":online"):  # OpenRouter's other way to ask for `plugins`
         hosted = (*hosted, "plugins")
     return Asked(
@@ -112,7 +116,7 @@ def read(body: dict[str, Any]) -> Asked:
         tools=tools,
         parameters=parameters_of(fields, _parameters(fields)),
         body=body,
-        foreign=(*fields.beyond(MAPPED | HARMLESS), *foreign),
+        foreign=(*fields.beyond(known), *foreign),
         free_text=(*free, *called),
         hosted=hosted,
         substitutes=fields.texts("models"),
@@ -135,8 +139,17 @@ def _refuse(fields: Fields) -> None:
     for name in ("functions", "function_call"):
         if name in fields:
             raise bad(name, "it is the old form, expected `tools` and `tool_choice`")
-    if fields.count("n") not in (None, 1):
-        fields.wrong("n", "1: of several answers nobody could say whose calls are judged")
+    answers = fields.count("n") or 1
+    if answers > MOST_ANSWERS:
+        fields.wrong("n", f"1 to {MOST_ANSWERS}")
+    calling = next((name for name in ("tools", *HOSTED) if fields.raw.get(name)), "")
+    if answers > 1 and calling:
+        raise bad(
+            "n",
+            f"found {answers} beside `{calling}`: of several answers nobody could say whose calls "
+            "are judged",
+            action=f"leave out `n`, or `{calling}`",
+        )
 
 
 # -- the conversation ---------------------------------------------------------------
@@ -287,6 +300,7 @@ def _parameters(fields: Fields) -> dict[str, Any]:
         "service_tier": fields.text("service_tier") or None,
         "cache_key": fields.text("prompt_cache_key") or None,
         "user": fields.text("user") or None,
+        "answers": fields.count("n") if fields.raw.get("n") != 1 else None,
     }
 
 

@@ -47,6 +47,8 @@ class ChatWriter:
             "model": model,
         }
         self._begun = False
+        self._at = 0
+        """The answer that is written, of several."""
         self._form: tuple[TextForm | None, TextForm | None] = (None, None)
         """A form of frames that have come, and what it is for the client."""
         self._calls = 0
@@ -79,8 +81,8 @@ class ChatWriter:
             yield self._chunk({"content": said})
         if not self._begun:
             yield from self._begin()
-        reason: str | None = "stop" if said else self._reason(turn)
-        told = False
+        reason = "stop" if said else self._reason(turn)
+        ended, told = set[int](), False
         for one in self._last:
             choices = one.get("choices")
             if not choices:
@@ -89,15 +91,17 @@ class ChatWriter:
                     yield self._like(self._counted(one, turn))
                 continue
             if choices[0].get("finish_reason") is not None:
-                if reason is None:
+                if (at := _index(one)) in ended:
                     continue
                 if said:
                     one = {**one, "choices": [{**choices[0], "finish_reason": reason}]}
-                reason = None
+                ended.add(at)
             told = told or one.get("usage") is not None
             yield self._like(self._counted(one, turn))
-        if reason is not None:
-            yield self._chunk({}, reason)
+        for at in range(self._at + 1):
+            if at not in ended:
+                self._at = at
+                yield self._chunk({}, reason)
         if self._usage and not told:
             yield {**self._head, "choices": [], "usage": as_openai_chat(turn.usage)}
 
@@ -116,6 +120,8 @@ class ChatWriter:
             self._head |= {name: frame[name] for name in names if name in frame}
         elif self._rounds:
             return None
+        if frame.get("choices"):
+            self._at = _index(frame)
         return self._like(frame)
 
     def _like(self, frame: WireFrame) -> WireFrame:
@@ -132,7 +138,7 @@ class ChatWriter:
         return chunk
 
     def _chunk(self, delta: WireFrame, reason: str | None = None) -> WireFrame:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+        choice = {"index": self._at, "delta": delta, "logprobs": None, "finish_reason": reason}
         return {**self._head, "choices": [choice]}
 
     def _begin(self) -> Iterator[WireFrame]:
@@ -200,6 +206,12 @@ def _has_role(frame: WireFrame) -> bool:
     return any("role" in (one.get("delta") or {}) for one in frame.get("choices") or ())
 
 
+def _index(frame: WireFrame) -> int:
+    """Return which of several answers a chunk is of."""
+    at = frame["choices"][0].get("index")
+    return at if isinstance(at, int) else 0
+
+
 def _calls(frame: WireFrame) -> list[Any]:
     choices = frame.get("choices") or [{}]
     return (choices[0].get("delta") or {}).get("tool_calls") or []
@@ -227,26 +239,32 @@ def _numbered(frame: WireFrame, index: int) -> WireFrame:
 def fold(frames: Iterable[WireFrame]) -> WireFrame:
     """Return the whole answer that chunks make."""
     whole: WireFrame = {}
-    message: WireFrame = {}
-    reason: str | None = None
-    logprobs: WireFrame | None = None
+    found: dict[int, WireFrame] = {}
     for frame in frames:
         for key, value in frame.items():
             if key != "choices" and (value is not None or key not in whole):
                 whole[key] = value
         for choice in frame.get("choices") or ():
-            merge(message, choice.get("delta") or {})
-            reason = choice.get("finish_reason") or reason
+            at = choice.get("index") or 0
+            begun: WireFrame = {"index": at, "message": {}, "logprobs": None, "finish_reason": None}
+            made = found.setdefault(at, begun)
+            merge(made["message"], choice.get("delta") or {})
+            made["finish_reason"] = choice.get("finish_reason") or made["finish_reason"]
             if choice.get("logprobs"):
-                logprobs = logprobs or {}
-                merge(logprobs, choice["logprobs"])
-    message = joined(message)
+                made["logprobs"] = made["logprobs"] or {}
+                merge(made["logprobs"], choice["logprobs"])
+    usage = whole.pop("usage", None)
+    choices = [_whole_choice(one) for _, one in sorted(found.items())]
+    whole |= {"object": "chat.completion", "choices": choices}
+    whole.pop("obfuscation", None)
+    return {**whole, **({} if usage is None else {"usage": usage})}
+
+
+def _whole_choice(choice: WireFrame) -> WireFrame:
+    """Return one answer with its texts in one piece each, as it stands in a whole one."""
+    message, logprobs = joined(choice["message"]), joined(choice["logprobs"])
     for call in message.get("tool_calls") or ():
         call.pop("index", None)
     if message.get("tool_calls") and not message.get("content"):
         message["content"] = None
-    usage = whole.pop("usage", None)
-    choice = {"index": 0, "message": message, "logprobs": joined(logprobs), "finish_reason": reason}
-    whole |= {"object": "chat.completion", "choices": [choice]}
-    whole.pop("obfuscation", None)
-    return {**whole, **({} if usage is None else {"usage": usage})}
+    return {**choice, "message": message, "logprobs": logprobs}

@@ -101,6 +101,8 @@ class Reply:
                 data = {"provider": part.provider, "data": dict(part.data)}
                 self._turn.tell(Event("opaque", data, scope="chat", value=event))
             case Frame():
+                if event.ends:
+                    self._flush()
                 self._frames.append(event)
                 if self._begun and not any(self._held.values()):
                     self._tell_frames()
