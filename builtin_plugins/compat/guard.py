@@ -132,7 +132,7 @@ CHAT = Wire(
 MESSAGES = Wire(
     provider="anthropic",
     read=messages_reader.read,
-    writer=lambda asked: MessagesWriter(asked.model),
+    writer=lambda asked: MessagesWriter(asked.model, stops=asked.parameters.stop),
     fold=fold_messages,
     named=True,
     pings=True,

@@ -49,6 +49,8 @@ class ChatWriter:
         self._begun = False
         self._at = 0
         """The answer that is written, of several."""
+        self._role = False
+        """Whether the client was told whose message it is."""
         self._form: tuple[TextForm | None, TextForm | None] = (None, None)
         """A form of frames that have come, and what it is for the client."""
         self._calls = 0
@@ -76,11 +78,9 @@ class ChatWriter:
 
     def end(self, turn: Turn, said: str = "") -> Iterator[WireFrame]:
         """Return the last chunks."""
+        yield from self._begin()
         if said:
-            yield from self._begin()
             yield self._chunk({"content": said})
-        if not self._begun:
-            yield from self._begin()
         reason = "stop" if said else self._reason(turn)
         ended, told = set[int](), False
         for one in self._last:
@@ -114,15 +114,20 @@ class ChatWriter:
 
     def _passed(self, frame: WireFrame) -> WireFrame | None:
         """Return a chunk that says nothing of the answer; of a hidden round's, none."""
+        if self._begun and self._rounds:
+            return None
+        self._know(frame)
+        self._role = self._role or _has_role(frame)
+        return self._like(frame)
+
+    def _know(self, frame: WireFrame) -> None:
+        """Take over from the first chunk what is the same in all of them."""
         if not self._begun:
             self._begun = True
             names = ("id", "created", "system_fingerprint", "service_tier")
             self._head |= {name: frame[name] for name in names if name in frame}
-        elif self._rounds:
-            return None
         if frame.get("choices"):
             self._at = _index(frame)
-        return self._like(frame)
 
     def _like(self, frame: WireFrame) -> WireFrame:
         """Return a chunk as it came, but for the one id and the model that was asked for."""
@@ -142,20 +147,20 @@ class ChatWriter:
         return {**self._head, "choices": [choice]}
 
     def _begin(self) -> Iterator[WireFrame]:
-        if not self._begun:
-            self._begun = True
+        self._begun = True
+        if not self._role:
+            self._role = True
             yield self._chunk({"role": "assistant", "content": ""})
 
     def _said(self, kind: str, event: Event) -> Iterator[Written]:
         raw = getattr(event.value, "raw", None)
-        if self._begun and type(raw) is TextFrames and (own := self._own(raw)) is not None:
+        if self._role and type(raw) is TextFrames and (own := self._own(raw)) is not None:
             yield own
             return
         if frames := came_by(event):
-            if not self._begun:
-                self._passed(frames[0])
-                if not _has_role(frames[0]):
-                    yield self._chunk({"role": "assistant", "content": ""})
+            self._know(frames[0])
+            self._role = self._role or _has_role(frames[0])
+            yield from self._begin()
             for one in frames:
                 yield self._like(one)
         elif event.data["text"]:

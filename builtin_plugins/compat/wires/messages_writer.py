@@ -37,10 +37,12 @@ class MessagesWriter:
 
     Args:
         model: The model as the client has named it.
+        stops: The texts that are to end it.
     """
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, *, stops: Sequence[str] = ()) -> None:
         self._model = model
+        self._stops = stops
         self._begun = False
         self._next = 0
         """The index of the next block."""
@@ -100,7 +102,9 @@ class MessagesWriter:
             yield frame
         if not told:
             reason = "end_turn" if said else self._reason(turn)
-            delta = {"stop_reason": reason, "stop_sequence": None}
+            # Of several ones nobody has said which it was.
+            known = reason == "stop_sequence" and len(self._stops) == 1
+            delta = {"stop_reason": reason, "stop_sequence": self._stops[0] if known else None}
             yield {
                 "type": "message_delta",
                 "delta": delta,

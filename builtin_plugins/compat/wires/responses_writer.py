@@ -103,6 +103,8 @@ class ResponsesWriter:
         """The upstream's indexes of this round's items, and the client's."""
         self._texts: dict[tuple[str, str, int], list[str]] = {}
         """What was shown of each text, by item, what it is counted by, and its number."""
+        self._likely: dict[tuple[str, str, int], list[Any]] = {}
+        """The likelihoods that came with them, in the same way."""
         self._at: WireFrame = {}
         """Where the text of the answer goes on, of an item that the upstream has begun."""
         self._own: WireFrame = {}
@@ -139,6 +141,7 @@ class ResponsesWriter:
                 # Another round's items may have the same names.
                 own = self._own.get("id")
                 self._texts = {key: said for key, said in self._texts.items() if key[0] == own}
+                self._likely.clear()
         return ()
 
     def end(self, turn: Turn, said: str = "") -> Iterator[WireFrame]:
@@ -209,10 +212,12 @@ class ResponsesWriter:
             key = (item_id, by, frame.get(by, 0))
             if what == "delta":
                 self._texts.setdefault(key, []).append(frame["delta"])
+                if likely := frame.get("logprobs"):
+                    self._likely.setdefault(key, []).extend(likely)
                 if base == "response.output_text":
                     self._at = {k: frame.get(k) for k in ("item_id", "output_index", by)}
             elif what == "done":
-                return {**frame, field: "".join(self._texts.get(key, ()))}
+                return self._whole(frame, field, key)
         elif kind in PARTS and isinstance(item_id, str):
             by = PARTS[kind]
             return {**frame, "part": self._part(frame["part"], item_id, by, frame.get(by, 0))}
@@ -242,11 +247,17 @@ class ResponsesWriter:
 
     def _part(self, part: Any, item_id: str, by: str, at: int) -> Any:
         """Return a part with its text as it was shown; what is no text stays as it is."""
-        shown = "".join(self._texts.get((item_id, by, at), ()))
         if not isinstance(part, dict):
             return part
         field = next((name for name in ("text", "refusal") if name in part), None)
-        return part if field is None else {**part, field: shown}
+        return part if field is None else self._whole(part, field, (item_id, by, at))
+
+    def _whole(self, holder: WireFrame, field: str, key: tuple[str, str, int]) -> WireFrame:
+        """Return what holds a text once more, with what was shown of it, and its likelihoods."""
+        made = {**holder, field: "".join(self._texts.get(key, ()))}
+        if "logprobs" in made:
+            made["logprobs"] = self._likely.get(key, [])
+        return made
 
     # -- what the writer makes ------------------------------------------------------
 

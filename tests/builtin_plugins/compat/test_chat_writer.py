@@ -108,6 +108,17 @@ def test_of_a_round_that_was_denied_nothing_is_seen_but_its_text() -> None:
     assert frames[-1]["usage"]["total_tokens"] == 28
 
 
+def test_the_role_comes_first_also_where_the_upstream_begins_with_something_else() -> None:
+    """Azure's first chunk is about the prompt; some servers send no role at all."""
+    prompt = {**ROLE, "choices": [], "prompt_filter_results": []}
+    events = [frame(CHAT, prompt), text("hi", CHAT, chunk({"content": "hi"})), stop("end")]
+    frames = written(events)
+    assert frames[0]["prompt_filter_results"] == []
+    said = [one["choices"][0]["delta"] for one in frames if one["choices"]]
+    assert said[:2] == [{"role": "assistant", "content": ""}, {"content": "hi"}]
+    assert [one for one in said if "role" in one] == said[:1]
+
+
 def test_another_wires_answer_is_written_whole() -> None:
     events = [Event("reasoning", {"text": "hm"}), text("hi"), stop("max_tokens")]
     frames = written(events)

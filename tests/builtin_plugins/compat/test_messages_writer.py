@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+import pytest
 from tests.builtin_plugins.compat.bodies import MESSAGES, Ended, as_sdk, frame, stop, text, tool_use
 
 from hookgate import Event, TextDelta, Turn, Usage
@@ -107,6 +108,19 @@ def test_what_came_by_the_same_wire_goes_out_as_it_came() -> None:
     middle = [thinking, signed, ended(0), start, {"type": "ping"}, said(1, "hi"), ended(1)]
     frames = written(events)
     assert frames == [asked(START), *middle, *stopped("end_turn")]
+
+
+@pytest.mark.parametrize(
+    ("reason", "stops", "told"),
+    [("stop_sequence", ["X"], "X"), ("stop_sequence", ["X", "Y"], None), ("end", ["X"], None)],
+)
+def test_an_answer_that_its_one_stop_sequence_has_ended_names_it(
+    reason: Any, stops: list[str], told: str | None
+) -> None:
+    writer = MessagesWriter("asked", stops=stops)
+    frames = [frame for event in (text("hi"), stop(reason)) for frame in writer.take(event)]
+    frames += writer.end(cast("Turn", Ended()))
+    assert fold(frames)["stop_sequence"] == told
 
 
 def test_no_call_comes_by_the_message_that_begins_it_all() -> None:

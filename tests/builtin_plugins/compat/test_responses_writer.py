@@ -94,6 +94,38 @@ def test_what_a_guard_has_changed_is_said_nowhere_as_it_was() -> None:
             assert frame["item"]["content"][0]["text"] == "[gone]and on"
 
 
+def test_likelihoods_stand_wherever_their_text_does() -> None:
+    likely = [{"token": word, "logprob": -1.0, "bytes": [], "top_logprobs": []} for word in "ab"]
+    place = {"item_id": "m", "output_index": 0, "content_index": 0}
+    part = {"type": "output_text", "text": "ab", "annotations": [], "logprobs": likely}
+    item = {"id": "m", "type": "message", "role": "assistant", "status": "completed"}
+    head = {"id": "r", "status": "in_progress", "output": []}
+    item_at = {"type": "response.output_item", "output_index": 0}
+    stream: list[dict[str, Any]] = [
+        {"type": "response.created", "response": head},
+        {**item_at, "type": "response.output_item.added", "item": {**item, "content": []}},
+        *[
+            {"type": "response.output_text.delta", **place, "delta": one["token"],
+             "logprobs": [one]}
+            for one in likely
+        ],
+        {"type": "response.output_text.done", **place, "text": "ab", "logprobs": likely},
+        {"type": "response.content_part.done", **place, "part": part},
+        {**item_at, "type": "response.output_item.done", "item": {**item, "content": [part]}},
+        {"type": "response.completed", "response": {**head, "status": "completed"}},
+    ]  # fmt: skip
+    some = events(stream)
+    frames = {frame["type"]: frame for frame in written(some)}
+    assert frames["response.output_text.done"]["logprobs"] == likely
+    assert frames["response.content_part.done"]["part"] == part
+    assert frames["response.output_item.done"]["item"]["content"] == [part]
+    assert frames["response.completed"]["response"]["output"][0]["content"] == [part]
+    # Of what a guard has changed they are not there.
+    masked = [Event("text", {"text": "x"}) if one.data == {"text": "a"} else one for one in some]
+    (found,) = fold(written(masked))["output"][0]["content"]
+    assert (found["text"], found["logprobs"]) == ("xb", likely[1:])
+
+
 def test_an_answer_of_another_wire_is_made_as_the_sdk_reads_it() -> None:
     given = {"place": "Oslo"}
     some = [
