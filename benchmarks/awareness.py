@@ -39,7 +39,12 @@ from benchmarks.report import Figure, report
 from hookgate.builtin_plugins.awareness.cards.folders import parse_card, shipped_cards
 from hookgate.builtin_plugins.awareness.selection import explainer as explaining
 from hookgate.builtin_plugins.awareness.selection.router import TagRouter
-from hookgate.builtin_plugins.awareness.selection.selector import Asking, CardMatcher, fit, order
+from hookgate.builtin_plugins.awareness.selection.selector import (
+    CardMatcher,
+    CardQuestion,
+    fit,
+    order,
+)
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
 from hookgate.core.domain.descriptors import Card
 
@@ -153,7 +158,9 @@ class Judge:
             tags = self.router.words(message.text)
             if self._embedder is not None:
                 tags |= await self.router.meaning(message.text, self._embedder)
-            asking = Asking(message=message.text, tags=tags, session_type="main", point="bootstrap")
+            asking = CardQuestion(
+                message=message.text, tags=tags, session_type="main", point="bootstrap"
+            )
             judged = self._matcher.found(asking)
             fitted = fit(order(judged), self._budget)
             times.append(1000 * (time.perf_counter() - begun))

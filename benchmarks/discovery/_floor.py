@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.discovery._stages import Stages, queries_of
 from benchmarks.discovery._vectors import Vectors
-from hookgate.builtin_plugins.discovery.index.index import Query
+from hookgate.builtin_plugins.discovery.index.index import IndexQuery
 from hookgate.builtin_plugins.discovery.index.relevance import Relevance, passed, tag_of
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.kit.vectors import small_talk
@@ -52,7 +52,7 @@ def let_through(stages: Stages, vectors: Vectors) -> Passed:
     relevance = Relevance(small_talk())
     index = stages.index
 
-    def above(query: Query) -> tuple[Sequence[int], Collection[str]]:
+    def above(query: IndexQuery) -> tuple[Sequence[int], Collection[str]]:
         """Return the places, best first, and the ids of what is looked at."""
         ranking = index.search(query)
         sure = relevance.judge(index, query, ranking)

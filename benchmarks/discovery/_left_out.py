@@ -19,7 +19,7 @@ from benchmarks.discovery._tool_sets import DEPTH, Run, Scores, score
 from hookgate.builtin_plugins.discovery.index.documents import (
     K1,
     B,
-    Fields,
+    IndexedFields,
     LexicalIndex,
     WordTable,
     digest_of,
@@ -38,7 +38,7 @@ class Constants:
     """All that the ranking of one version of the product is made with."""
 
     weights: Weights = field(default_factory=Weights)
-    fields: Fields = field(default_factory=Fields)
+    fields: IndexedFields = field(default_factory=IndexedFields)
     k1: float = K1
     b: float = B
 
@@ -72,7 +72,7 @@ GRID: Mapping[str, tuple[float, ...]] = {
 
 START = Constants(
     weights=Weights(meaning=0.6, power=1.0, clause=0.5, served=1.0),
-    fields=Fields(1.0, 1.0, 1.0, 1.0, 1.0, 1.0),
+    fields=IndexedFields(1.0, 1.0, 1.0, 1.0, 1.0, 1.0),
     k1=1.2,
     b=0.75,
 )
@@ -98,7 +98,7 @@ class Trial:
         self._cosines = dense.cosines(held, every)
         self._digests = tuple(digest_of(row) for row in stages.index.rows)
         self._words: dict[str, int] = {}
-        self._counted = {one.name: self._count(one.name) for one in fields(Fields)}
+        self._counted = {one.name: self._count(one.name) for one in fields(IndexedFields)}
         self._latest: tuple[object, Floats] | None = None
         self._known: dict[Constants, Scores] = {}
 
@@ -121,7 +121,7 @@ class Trial:
 
     def _count(self, name: str) -> tuple[npt.NDArray[np.int64], Floats]:
         """Return the words of one field: keys of row and word, and how often each is there."""
-        alone = replace(Fields(*[0.0] * len(fields(Fields))), **{name: 1.0})
+        alone = replace(IndexedFields(*[0.0] * len(fields(IndexedFields))), **{name: 1.0})
         keys, counts = [], []
         for at, row in enumerate(self._stages.index.rows):
             for word, count in weights_of(row, alone).items():
@@ -144,7 +144,7 @@ class Trial:
         self._latest = (asked, made)
         return made
 
-    def _table(self, chosen: Fields) -> WordTable:
+    def _table(self, chosen: IndexedFields) -> WordTable:
         counted = [(getattr(chosen, name), *held) for name, held in self._counted.items()]
         keys = np.concatenate([keys for weight, keys, _ in counted if weight])
         values = np.concatenate([weight * counts for weight, _, counts in counted if weight])

@@ -19,7 +19,7 @@ from hookgate.builtin_plugins.discovery.index.documents import (
     text_of,
 )
 from hookgate.builtin_plugins.discovery.index.graph import Graph
-from hookgate.builtin_plugins.discovery.index.index import Index, Part, Query
+from hookgate.builtin_plugins.discovery.index.index import Index, IndexQuery, Part
 from hookgate.builtin_plugins.discovery.learn.lessons import Learned
 from hookgate.builtin_plugins.discovery.show.entries import EDGES, Found
 from hookgate.core.domain.descriptors import Capability
@@ -85,10 +85,10 @@ class Stages:
                 run[question.id] = self._ids(ranking.places.tolist())
         return run
 
-    def _searched(self, query: Query, mode: str) -> list[int]:
+    def _searched(self, query: IndexQuery, mode: str) -> list[int]:
         return [int(place) for place in self.index.search(query, mode=mode).places]
 
-    def _related(self, query: Query) -> list[int]:
+    def _related(self, query: IndexQuery) -> list[int]:
         """Rank by the whole search, then let related results among the best lift each other."""
         ranking = self.index.search(query)
         places = ranking.places[:DEPTH].tolist()
@@ -112,9 +112,9 @@ def index_of(rows: Sequence[Capability], vectors: Vectors) -> Index:
     return material.index(draft)
 
 
-def queries_of(texts: Sequence[str], vectors: Vectors) -> list[Query]:
+def queries_of(texts: Sequence[str], vectors: Vectors) -> list[IndexQuery]:
     """Return the queries with a vector for each of their parts."""
-    queries = [Query.of(text) for text in texts]
+    queries = [IndexQuery.of(text) for text in texts]
     spans = [[part.span for part in query.parts[1:]] for query in queries]
     made = vectors.asked(list(zip(texts, spans, strict=True)))
     return [query.with_vectors(own) for query, own in zip(queries, made, strict=True)]
@@ -135,7 +135,7 @@ class Plain:
                 for row, text in zip(rows, texts, strict=True)]  # fmt: skip
         self._lexical = LexicalIndex(WordTable.of(bare, [digest_of(row) for row in bare]))
 
-    def places(self, query: Query, *, clauses: bool = False) -> list[int]:
+    def places(self, query: IndexQuery, *, clauses: bool = False) -> list[int]:
         scores = self._scores(query.parts[0])
         if clauses and len(query.parts) > 1:
             best = np.max([self._scores(part) for part in query.parts[1:]], axis=0)

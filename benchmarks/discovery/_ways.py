@@ -13,14 +13,14 @@ from rich.table import Table
 from benchmarks.discovery._stages import Stages, queries_of
 from benchmarks.discovery._tool_sets import DEPTH, score
 from benchmarks.discovery._vectors import Vectors
-from hookgate.builtin_plugins.discovery.index.index import Query
+from hookgate.builtin_plugins.discovery.index.index import IndexQuery
 
 TIMED = 40
 """Queries of a set that are timed, evenly spread over it."""
 
 DEFAULT = "one run of the model, clauses pooled from it"
 
-Maker: TypeAlias = Callable[[Sequence[str], Vectors], list[Query]]
+Maker: TypeAlias = Callable[[Sequence[str], Vectors], list[IndexQuery]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +41,19 @@ class Cost:
         return sum(self.recalls) / len(self.recalls)
 
 
-def words_alone(texts: Sequence[str], vectors: Vectors) -> list[Query]:
+def words_alone(texts: Sequence[str], vectors: Vectors) -> list[IndexQuery]:
     del vectors
-    return [Query.of(text) for text in texts]
+    return [IndexQuery.of(text) for text in texts]
 
 
-def whole_alone(texts: Sequence[str], vectors: Vectors) -> list[Query]:
-    queries = [Query(Query.of(text).parts[:1]) for text in texts]
+def whole_alone(texts: Sequence[str], vectors: Vectors) -> list[IndexQuery]:
+    queries = [IndexQuery(IndexQuery.of(text).parts[:1]) for text in texts]
     made = vectors.asked([(text, ()) for text in texts])
     return [query.with_vectors(own) for query, own in zip(queries, made, strict=True)]
 
 
-def run_a_clause(texts: Sequence[str], vectors: Vectors) -> list[Query]:
-    queries = [Query.of(text) for text in texts]
+def run_a_clause(texts: Sequence[str], vectors: Vectors) -> list[IndexQuery]:
+    queries = [IndexQuery.of(text) for text in texts]
     parts = list(dict.fromkeys(part.text for query in queries for part in query.parts))
     made = vectors.asked([(part, ()) for part in parts])
     known = {part: own[0] for part, own in zip(parts, made, strict=True)}

@@ -70,7 +70,7 @@ class SwitchState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class CardWindow:
     """The turns that are looked back on.
 
     Attributes:
@@ -107,7 +107,7 @@ class KillSwitch:
             if at >= self.state.since:
                 self._count(at, triggered)
 
-    def add(self, at: int, *, triggered: bool) -> Window | None:
+    def add(self, at: int, *, triggered: bool) -> CardWindow | None:
         """Count a turn; return the window where it has turned cards off now.
 
         Args:
@@ -144,13 +144,13 @@ class KillSwitch:
         turns, self._turns, self._triggered = self._turns, deque(), 0
         self.replay(turns)
 
-    def window(self, at: int) -> Window:
+    def window(self, at: int) -> CardWindow:
         """Return the window that ends at `at`, in milliseconds since 1970."""
         self._set_back(at)
         start = at - int(self.settings.window_hours * 3_600_000)
         while self._turns and self._turns[0][0] < start:
             self._triggered -= self._turns.popleft()[1]
-        return Window(turns=len(self._turns), triggered=self._triggered)
+        return CardWindow(turns=len(self._turns), triggered=self._triggered)
 
     def _count(self, at: int, triggered: bool) -> None:
         self._set_back(at)
@@ -315,7 +315,7 @@ class CardSwitch:
         if window is not None:
             await self._tripped(host, window)
 
-    async def _tripped(self, host: Host, window: Window) -> None:
+    async def _tripped(self, host: Host, window: CardWindow) -> None:
         self._say(host)
         host.log.error("cards turned themselves off", reason=self.switch.state.reason)
         host.metric(
@@ -347,7 +347,7 @@ class CardSwitch:
             self._say(host)
             await self._save(host)
 
-    def window(self, host: Host) -> Window:
+    def window(self, host: Host) -> CardWindow:
         """Return the turns that count now."""
         return self.switch.window(milliseconds(host))
 

@@ -71,7 +71,7 @@ class PersonRow(OperationModel):
     """Since when they ask; null where they were let in."""
 
 
-class People(OperationModel):
+class ChannelPeople(OperationModel):
     """Who was let in by a code, and who asks to be."""
 
     people: list[PersonRow]
@@ -157,7 +157,7 @@ class ChannelOperations:
     @operation("channels.people", scope="operate")
     async def people(
         self, _: Invocation, channel: Annotated[str, Field(max_length=MOST_NAME)] = ""
-    ) -> People:
+    ) -> ChannelPeople:
         """List who asks to be let into a channel, and who was let in by a code.
 
         Args:
@@ -180,7 +180,7 @@ class ChannelOperations:
             )
             for one in people.let_in(channel)
         ]
-        return People(people=[*asking, *inside])
+        return ChannelPeople(people=[*asking, *inside])
 
     @operation("channels.pair", scope="operate")
     async def pair(

@@ -47,7 +47,7 @@ class Person:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class Applicant:
     """Somebody who asks to be let in, since when, and by which code."""
 
     person: Person
@@ -61,7 +61,7 @@ class People:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._in: frozenset[Person] = frozenset()
-        self._asking: tuple[Asking, ...] = ()
+        self._asking: tuple[Applicant, ...] = ()
 
     async def open(self) -> Callable[[], None]:
         """Know what is kept, and follow what others keep; return what ends that.
@@ -75,7 +75,8 @@ class People:
         value: Mapping[str, Any] = switch.value or {}
         self._in = frozenset(Person(*one) for one in value.get("in", ()))
         self._asking = tuple(
-            Asking(Person(*person), code, since) for person, code, since in value.get("asking", ())
+            Applicant(Person(*person), code, since)
+            for person, code, since in value.get("asking", ())
         )
 
     def has(self, person: Person) -> bool:
@@ -86,11 +87,11 @@ class People:
         """Return those who were let in, of one channel or of all."""
         return sorted(one for one in self._in if channel in ("", one.channel))
 
-    def asking(self, channel: str = "") -> list[Asking]:
+    def asking(self, channel: str = "") -> list[Applicant]:
         """Return those who ask, the oldest first; those whose code is too old do not any more."""
         return [one for one in self._fresh() if channel in ("", one.person.channel)]
 
-    def _fresh(self) -> tuple[Asking, ...]:
+    def _fresh(self) -> tuple[Applicant, ...]:
         since = self._host.clock.now().timestamp() - ASKING_SECONDS
         return tuple(one for one in self._asking if one.since > since)
 
@@ -103,11 +104,11 @@ class People:
         code = "".join(secrets.choice(LETTERS) for _ in range(CODE))
         now = self._host.clock.now().timestamp()
 
-        def change(asking: list[Asking], let_in: set[Person]) -> bool:
+        def change(asking: list[Applicant], let_in: set[Person]) -> bool:
             there = [one for one in asking if one.person.channel == person.channel]
             if len(there) >= ASKING or any(one.person == person for one in there):
                 return False
-            asking.append(Asking(person, code, now))
+            asking.append(Applicant(person, code, now))
             return True
 
         return code if await self._changed(change) else ""
@@ -120,7 +121,7 @@ class People:
         """
         found: list[Person] = []
 
-        def change(asking: list[Asking], let_in: set[Person]) -> bool:
+        def change(asking: list[Applicant], let_in: set[Person]) -> bool:
             found[:] = [one.person for one in asking if one.code == code.strip().upper()]
             if not found or len(let_in) >= LET_IN:
                 return False
@@ -137,14 +138,14 @@ class People:
             StoreError: It cannot be kept.
         """
 
-        def change(asking: list[Asking], let_in: set[Person]) -> bool:
+        def change(asking: list[Applicant], let_in: set[Person]) -> bool:
             there = person in let_in
             let_in.discard(person)
             return there
 
         return await self._changed(change)
 
-    async def _changed(self, change: Callable[[list[Asking], set[Person]], bool]) -> bool:
+    async def _changed(self, change: Callable[[list[Applicant], set[Person]], bool]) -> bool:
         switches = self._host[SWITCHES]
         while True:
             switch = await switches.get(PEOPLE)

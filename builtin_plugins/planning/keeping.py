@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hookgate import OutcomeEntry, OutcomeWindows
-from hookgate.builtin_plugins.planning.kpi import Window
+from hookgate.builtin_plugins.planning.kpi import OutcomeWindow
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.planning.settings import PlanningSettings
@@ -23,7 +23,7 @@ MOST_SCOPES = 1000
 """Clients name channels: of more scopes than these, the one that was used longest ago is let go."""
 
 
-class Windows:
+class KeptWindows:
     """The windows, by the scopes' keys. It belongs to one event loop.
 
     Args:
@@ -52,7 +52,7 @@ class Windows:
         self._shared = shared
         self._tell = tell
         # In the order of use, the one that was used longest ago first.
-        self._windows: OrderedDict[str, Window] = OrderedDict()
+        self._windows: OrderedDict[str, OutcomeWindow] = OrderedDict()
         self._changed: dict[str, None] = {}
         self._wake = asyncio.Event()
         self._saving = asyncio.Lock()
@@ -62,19 +62,19 @@ class Windows:
     def __len__(self) -> int:
         return len(self._windows)
 
-    def all(self) -> Mapping[str, Window]:
+    def all(self) -> Mapping[str, OutcomeWindow]:
         """Return all windows by key."""
         return dict(sorted(self._windows.items()))
 
-    def get(self, scope: str) -> Window | None:
+    def get(self, scope: str) -> OutcomeWindow | None:
         """Return the window of a scope; None where nothing is known of it."""
         return self._windows.get(scope)
 
-    def add(self, scope: str, entry: OutcomeEntry) -> Window:
+    def add(self, scope: str, entry: OutcomeEntry) -> OutcomeWindow:
         """Take in the outcome of a turn, and return its window; never waits."""
         window = self._windows.get(scope)
         if window is None:
-            window = self._windows[scope] = Window(self._settings)
+            window = self._windows[scope] = OutcomeWindow(self._settings)
         self._windows.move_to_end(scope)
         window.add(entry)
         self._changed[scope] = None
@@ -104,7 +104,7 @@ class Windows:
         self._loaded = True
 
     def _put(self, scope: str, entries: Sequence[OutcomeEntry]) -> None:
-        window = Window(self._settings, entries)
+        window = OutcomeWindow(self._settings, entries)
         if (before := self._windows.get(scope)) is not None:
             window.alerted = before.alerted
         self._windows[scope] = window

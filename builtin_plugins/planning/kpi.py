@@ -109,7 +109,7 @@ class Kpi:
         }
 
 
-class Window:
+class OutcomeWindow:
     """The last outcomes of one scope.
 
     Args:
@@ -209,7 +209,9 @@ class Alert:
         }
 
 
-def alert_of(window: Window, kpi: Kpi, settings: OutcomeSettings, now: float) -> Alert | None:
+def alert_of(
+    window: OutcomeWindow, kpi: Kpi, settings: OutcomeSettings, now: float
+) -> Alert | None:
     """Return the alert that is due, and note that it was given; None where none is.
 
     Args:

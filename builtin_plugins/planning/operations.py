@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from pydantic import Field
 
 from hookgate import POSITIONAL, Invocation, OperationModel, OutcomeEntry, Principal, operation
-from hookgate.builtin_plugins.planning.keeping import Windows
+from hookgate.builtin_plugins.planning.keeping import KeptWindows
 
 
 class OutcomesRow(OperationModel):
@@ -74,7 +74,7 @@ def sees(principal: Principal, scope_key: str) -> bool:
 class OutcomeOperations:
     """Outcomes: how turns went."""
 
-    def __init__(self, windows: Callable[[], Windows]) -> None:
+    def __init__(self, windows: Callable[[], KeptWindows]) -> None:
         self._windows = windows
 
     @operation("outcomes", rest=("GET", "/v1/outcomes"))

@@ -26,13 +26,13 @@ from hookgate import (
     outcome_by_ending,
 )
 from hookgate.builtin_plugins.planning import flags
-from hookgate.builtin_plugins.planning.keeping import Windows
+from hookgate.builtin_plugins.planning.keeping import KeptWindows
 from hookgate.builtin_plugins.planning.kpi import (
     ALERT,
     INSTRUMENTS,
     OUTCOME,
     Kpi,
-    Window,
+    OutcomeWindow,
     alert_of,
     scope_key,
 )
@@ -48,7 +48,7 @@ PART = "planning.outcomes"
 META_TOOL = frozenset(("tool:discover_capabilities",))
 
 COURSE: TurnKey[Lifecycle] = TurnKey("planning.lifecycle")
-COUNTED: TurnKey[tuple[Window, Kpi] | None] = TurnKey("planning.counted")
+COUNTED: TurnKey[tuple[OutcomeWindow, Kpi] | None] = TurnKey("planning.counted")
 
 REASON_CHARS = 300
 """So much of why a turn went as it did is kept."""
@@ -62,7 +62,7 @@ class Plugin:
 
     def __init__(self, settings: PlanningSettings) -> None:
         self._settings = settings
-        self._windows = Windows(settings)
+        self._windows = KeptWindows(settings)
         self._host: Host | None = None
         self._alone: bool | None = None
 
@@ -89,7 +89,7 @@ class Plugin:
             await self._windows.close()
             self._host = None
 
-    async def _opened(self, host: Host) -> Windows:
+    async def _opened(self, host: Host) -> KeptWindows:
         """Return the windows as they are kept: by a plugin, or else by the store, or not at all."""
         kept, store = host.get(OUTCOME_WINDOWS), host.get(STORE)
         shared = durable = kept is not None
@@ -106,7 +106,7 @@ class Plugin:
                 "gateway stops (enable the plugin `storage`)"
             )
         tell = host.standing(PART).bad
-        windows = Windows(self._settings, kept, durable=durable, shared=shared, tell=tell)
+        windows = KeptWindows(self._settings, kept, durable=durable, shared=shared, tell=tell)
         await windows.flush()
         return windows
 
@@ -261,7 +261,9 @@ class Plugin:
         if counted is not None and self._settings.outcomes.enabled:
             self._publish(host, turn, outcome, *counted)
 
-    def _counted(self, host: Host, turn: Turn, outcome: Outcome) -> tuple[Window, Kpi] | None:
+    def _counted(
+        self, host: Host, turn: Turn, outcome: Outcome
+    ) -> tuple[OutcomeWindow, Kpi] | None:
         """Put a turn into its window; return that, and what it comes to.
 
         None where there are no windows, and for a turn of which nothing is kept.
@@ -287,7 +289,9 @@ class Plugin:
             _tell_changed(host, scope, degraded=window.degraded)
         return window, window.kpi(scope)
 
-    def _publish(self, host: Host, turn: Turn, outcome: Outcome, window: Window, kpi: Kpi) -> None:
+    def _publish(
+        self, host: Host, turn: Turn, outcome: Outcome, window: OutcomeWindow, kpi: Kpi
+    ) -> None:
         host.metric(
             OUTCOME,
             scope=kpi.scope,

@@ -27,7 +27,11 @@ from hookgate.kit.acceptance.acceptances import (
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.channel import GuestChannel
     from hookgate.builtin_plugins.wasm.guests import Guests, LoadedPlugin
-    from hookgate.builtin_plugins.wasm.packages.acceptance import Copies, Found, GuestAcceptance
+    from hookgate.builtin_plugins.wasm.packages.acceptance import (
+        Copies,
+        FoundGuest,
+        GuestAcceptance,
+    )
     from hookgate.builtin_plugins.wasm.packages.folders import Package
     from hookgate.builtin_plugins.wasm.tables import Values
 
@@ -62,7 +66,7 @@ class SandboxPlugin:
         loaded: The module in the sandbox, where it runs.
     """
 
-    found: Found
+    found: FoundGuest
     state: PluginState
     why: str = ""
     loaded: LoadedPlugin | None = None
@@ -262,7 +266,7 @@ class WasmPlugins:
             )
             return look
 
-    def _looked_at(self, found: Found, fresh: list[GuestAcceptance]) -> SandboxPlugin:
+    def _looked_at(self, found: FoundGuest, fresh: list[GuestAcceptance]) -> SandboxPlugin:
         from hookgate.builtin_plugins.wasm.packages.acceptance import GuestAcceptance
 
         package = found.package
@@ -531,6 +535,6 @@ def _check_digest(package: Package, digest: str) -> None:
         )
 
 
-def _without_bytes(found: Found) -> Found:
+def _without_bytes(found: FoundGuest) -> FoundGuest:
     package = found.package
     return found if package is None else replace(found, package=replace(package, module=b""))

@@ -18,7 +18,7 @@ from hookgate.builtin_plugins.audit.trail import Trail
 from hookgate.builtin_plugins.awareness.cards.shelf import Pins
 from hookgate.builtin_plugins.inventory import tables as inventory_tables
 from hookgate.builtin_plugins.planning import tables as planning_tables
-from hookgate.builtin_plugins.planning.keeping import Windows
+from hookgate.builtin_plugins.planning.keeping import KeptWindows
 from hookgate.builtin_plugins.planning.settings import OutcomeSettings, PlanningSettings
 from hookgate.builtin_plugins.policy.desk import tables as policy_tables
 from hookgate.builtin_plugins.storage.engine.opening import open_store
@@ -124,7 +124,7 @@ async def test_windows_of_outcomes_are_shared_by_gateways_and_stay_within_their_
         outcomes=OutcomeSettings(rolling_window_size=5, alert_min_samples=1)
     )
     gateways = [
-        Windows(settings, planning_tables.StoreWindows(store, lambda: 5), shared=True)
+        KeptWindows(settings, planning_tables.StoreWindows(store, lambda: 5), shared=True)
         for _ in range(2)
     ]
     for number in range(8):

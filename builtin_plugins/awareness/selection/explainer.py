@@ -16,7 +16,7 @@ import orjson
 from hookgate import Flags, Rejected, TurnError
 from hookgate.builtin_plugins.awareness.selection.injector import frame
 from hookgate.builtin_plugins.awareness.selection.selector import (
-    Asking,
+    CardQuestion,
     JudgedCard,
     fit,
     force,
@@ -84,7 +84,7 @@ class Explainer:
         await awareness.prepare()
         started = time.perf_counter()
         tags = await awareness.tags(message, cards)
-        asking = Asking(
+        asking = CardQuestion(
             message=message, tags=frozenset(tags), session_type=session_type, point=point
         )
         judged = force(matcher.judge(asking), rules.forced)
@@ -122,7 +122,7 @@ class Explainer:
         needless = needing = hits = mistaken = 0
         for text, wanted in messages:
             tags = frozenset(await awareness.tags(text, cards))
-            asking = Asking(message=text, tags=tags, session_type="main", point="bootstrap")
+            asking = CardQuestion(message=text, tags=tags, session_type="main", point="bootstrap")
             judged = matcher.found(asking, there.__contains__, always=rules.forced)
             chosen = {one.card.id for one in force(judged, rules.forced) if one.chosen}
             if not wanted:

@@ -23,9 +23,9 @@ from hookgate import (
     TurnKey,
 )
 from hookgate.builtin_plugins.awareness.selection.selector import (
-    Asking,
     CardDecision,
     CardMatcher,
+    CardQuestion,
     JudgedCard,
     fit,
     force,
@@ -167,7 +167,7 @@ class TurnCards:
             every: Whether every card is judged at once.
         """
         started = time.perf_counter()
-        asking = Asking(
+        asking = CardQuestion(
             message=turn.message.text,
             tags=turn.tags,
             session_type=self.kind,

@@ -96,7 +96,7 @@ class CardDecision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class CardQuestion:
     """What cards are held against.
 
     Attributes:
@@ -147,19 +147,19 @@ class CardMatcher:
         ]
         self._called: dict[tuple[str, Flags], tuple[int, ...]] = {}
 
-    def judge(self, asking: Asking) -> list[JudgedCard]:
+    def judge(self, asking: CardQuestion) -> list[JudgedCard]:
         """Return a decision for every card, in the order of the cards."""
         folded = fold(asking.message)
         return [self._judge(place, folded, asking) for place in range(len(self._cards))]
 
-    def judge_one(self, card: str, asking: Asking) -> JudgedCard | None:
+    def judge_one(self, card: str, asking: CardQuestion) -> JudgedCard | None:
         """Return the decision on one card; None where it is not there."""
         place = self._places.get(card)
         return None if place is None else self._judge(place, fold(asking.message), asking)
 
     def found(
         self,
-        asking: Asking,
+        asking: CardQuestion,
         there: Callable[[str], bool] = lambda _: True,
         *,
         always: Iterable[str] = (),
@@ -222,7 +222,7 @@ class CardMatcher:
             self._called[tool] = known
         return known
 
-    def _judge(self, place: int, folded: FoldedMessage, asking: Asking) -> JudgedCard:
+    def _judge(self, place: int, folded: FoldedMessage, asking: CardQuestion) -> JudgedCard:
         card = self._cards[place]
         triggers, session_type, point = card.triggers, asking.session_type, asking.point
         score, reason = self._score(place, folded, asking.tags)

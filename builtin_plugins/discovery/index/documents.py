@@ -107,7 +107,7 @@ PARAMETERS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
+class IndexedFields:
     """How much a word counts where it stands.
 
     Found on five public sets together, and judged by leaving out each of them in turn and
@@ -123,7 +123,7 @@ class Fields:
     parameter_text: float = 0.9
 
 
-FIELDS = Fields()
+FIELDS = IndexedFields()
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|;\s+")
 
@@ -181,7 +181,7 @@ def _cut(text: str, room: int) -> str:
     return head or text[:room]
 
 
-def weights_of(row: Capability, fields: Fields = FIELDS) -> Counter[str]:
+def weights_of(row: Capability, fields: IndexedFields = FIELDS) -> Counter[str]:
     """Return the words of `row` with the sum of their weights."""
     weights: Counter[str] = Counter()
 

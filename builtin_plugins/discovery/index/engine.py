@@ -21,7 +21,7 @@ from hookgate.builtin_plugins.discovery.index.build import (
 from hookgate.builtin_plugins.discovery.index.index import (
     CANDIDATES,
     Index,
-    Query,
+    IndexQuery,
     Ranking,
     SearchResult,
     Surroundings,
@@ -89,8 +89,8 @@ class SearchEngine:
         self._indexes: OrderedDict[int, Index] = OrderedDict()
         self._drafts: OrderedDict[int, IndexDraft] = OrderedDict()
         # By text, with the fingerprint of the embedder that the vectors are from.
-        self._queries: OrderedDict[str, tuple[str, Query]] = OrderedDict()
-        self._rankings: dict[tuple[Index, Query, int], tuple[Ranking, Floats]] = {}
+        self._queries: OrderedDict[str, tuple[str, IndexQuery]] = OrderedDict()
+        self._rankings: dict[tuple[Index, IndexQuery, int], tuple[Ranking, Floats]] = {}
         self._building = asyncio.Lock()
         self._builds: set[asyncio.Task[Index]] = set()
         self._filling: asyncio.Task[None] | None = None
@@ -172,7 +172,7 @@ class SearchEngine:
         return SearchResult(found=found, version=index.version, dense=dense, milliseconds=times)
 
     def _ranked(
-        self, index: Index, query: Query, count: int, boost: Boost
+        self, index: Index, query: IndexQuery, count: int, boost: Boost
     ) -> tuple[Ranking, Floats]:
         """Return the rows that fit and their relevance; a query is ranked once."""
         key = (index, query, count)
@@ -188,11 +188,11 @@ class SearchEngine:
                         del self._rankings[next(iter(self._rankings))]
         return known
 
-    async def _query(self, text: str, index: Index, *, patient: bool) -> Query:
+    async def _query(self, text: str, index: Index, *, patient: bool) -> IndexQuery:
         """Return `text` as it is searched for in `index`."""
         if len(text) > QUERY_CHARS:
             text = f"{text[: QUERY_CHARS // 2]}\n{text[-QUERY_CHARS // 2 :]}"
-        made_with, query = self._queries.get(text) or ("", Query.of(text))
+        made_with, query = self._queries.get(text) or ("", IndexQuery.of(text))
         if index.dense is not None:
             wanted, embedder = index.dense.fingerprint, self._around.embedder()
             if made_with != wanted:
@@ -210,8 +210,8 @@ class SearchEngine:
         return query
 
     async def _with_vectors(
-        self, text: str, query: Query, embedder: Embedder, limit: float | None
-    ) -> Query:
+        self, text: str, query: IndexQuery, embedder: Embedder, limit: float | None
+    ) -> IndexQuery:
         timer = asyncio.timeout(limit)
         try:
             async with timer:

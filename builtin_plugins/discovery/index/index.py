@@ -173,7 +173,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Query:
+class IndexQuery:
     """A message as it is searched for.
 
     Attributes:
@@ -183,7 +183,7 @@ class Query:
     parts: tuple[Part, ...]
 
     @classmethod
-    def of(cls, text: str) -> Query:
+    def of(cls, text: str) -> IndexQuery:
         """Take `text` apart; the vectors are not there yet."""
         spans = [(0, len(text)), *clause_spans(text)]
         return cls(
@@ -193,20 +193,20 @@ class Query:
             )
         )
 
-    def with_vectors(self, vectors: Sequence[Floats]) -> Query:
+    def with_vectors(self, vectors: Sequence[Floats]) -> IndexQuery:
         """Return the query with a vector for each part."""
-        return Query(
+        return IndexQuery(
             tuple(
                 replace(part, vector=vector)
                 for part, vector in zip(self.parts, vectors, strict=True)
             )
         )
 
-    def without_vectors(self) -> Query:
+    def without_vectors(self) -> IndexQuery:
         """Return the query as it is searched for by words alone."""
         if all(part.vector is None for part in self.parts):
             return self
-        return Query(tuple(replace(part, vector=None) for part in self.parts))
+        return IndexQuery(tuple(replace(part, vector=None) for part in self.parts))
 
     @cached_property
     def matrix(self) -> Floats | None:
@@ -386,7 +386,7 @@ class Index:
 
     def search(
         self,
-        query: Query,
+        query: IndexQuery,
         *,
         count: int = CANDIDATES,
         mode: str = "fused",

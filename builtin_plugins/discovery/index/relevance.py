@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from hookgate import Capability
 from hookgate.builtin_plugins.discovery.index.documents import words_of
-from hookgate.builtin_plugins.discovery.index.index import Index, Query, Ranking
+from hookgate.builtin_plugins.discovery.index.index import Index, IndexQuery, Ranking
 from hookgate.builtin_plugins.discovery.show.entries import Found
 from hookgate.kit.modules import np
 from hookgate.kit.vectors import idleness
@@ -79,7 +79,7 @@ class Relevance:
         alone = {word for words in self._said if len(words) == 1 for word in words}
         return frozenset(word for word in self._talk if counts[word] >= OFTEN) | alone
 
-    def judge(self, index: Index, query: Query, ranking: Ranking) -> Floats:
+    def judge(self, index: Index, query: IndexQuery, ranking: Ranking) -> Floats:
         """Return the relevance of each row of `ranking`, which `index` came to."""
         if not len(ranking.places):
             return np.zeros(0, np.float32)
@@ -90,7 +90,7 @@ class Relevance:
         held = index.lexical.held(words, first[0])
         return self.of(ranking, query, index.background, held, count=count)
 
-    def content(self, query: Query) -> list[str]:
+    def content(self, query: IndexQuery) -> list[str]:
         """Return the words of a message that say something: no letters, and no small talk."""
         chatter = self._chatter
         return [word for word in query.parts[0].words if len(word) > 1 and word not in chatter]
@@ -119,7 +119,7 @@ class Relevance:
     def of(
         self,
         ranking: Ranking,
-        query: Query,
+        query: IndexQuery,
         background: Floats | None,
         held: Sequence[str] | None = None,
         *,
@@ -141,7 +141,7 @@ class Relevance:
     def confidence(
         self,
         ranking: Ranking,
-        query: Query,
+        query: IndexQuery,
         background: Floats | None,
         held: Sequence[str] | None = None,
         *,
@@ -176,7 +176,7 @@ TAGGED = 0.35
 "I am no good person" does not ask for what has the tag "personal"."""
 
 
-def tag_of(relevance: Relevance, query: Query) -> Callable[[Capability], str]:
+def tag_of(relevance: Relevance, query: IndexQuery) -> Callable[[Capability], str]:
     """Return what names the tag of a capability that stands in a message."""
     words, content = query.parts[0].words, relevance.content(query)
     return lambda row: relevance.tag_in(row, words, content)
@@ -190,7 +190,7 @@ def no_tag(row: Capability) -> str:
 
 def passed(
     index: Index,
-    query: Query,
+    query: IndexQuery,
     ranking: Ranking,
     relevance: Floats,
     shown: Callable[[Capability], bool],

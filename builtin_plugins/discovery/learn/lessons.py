@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate import Capability, Embedder, EmbeddingError
 from hookgate.builtin_plugins.discovery.index.documents import words_of
-from hookgate.builtin_plugins.discovery.index.index import Index, Query
+from hookgate.builtin_plugins.discovery.index.index import Index, IndexQuery
 from hookgate.kit.modules import np
 from hookgate.kit.vectors import products
 
@@ -67,7 +67,7 @@ class Learned:
         self._off[list(foreign)] = OTHERS
         self._grouped_for: tuple[Index, _Groups] | None = None
 
-    def of(self, query: Query, index: Index) -> Boost:
+    def of(self, query: IndexQuery, index: Index) -> Boost:
         """Return the rows with examples, and how like them the parts of the query are.
 
         Returns:
@@ -238,7 +238,7 @@ class WordExamples:
                 self._holders.setdefault(word, []).append(number)
         self._places: tuple[Index, Mapping[str, int]] | None = None
 
-    def of(self, query: Query, index: Index) -> Boost:
+    def of(self, query: IndexQuery, index: Index) -> Boost:
         """Return the rows with examples like `query`, and how like: the share of their words.
 
         Returns:
@@ -282,7 +282,7 @@ class Lessons:
     meant: Learned | None = None
     said: WordExamples | None = None
 
-    def of(self, query: Query, index: Index) -> Boost:
+    def of(self, query: IndexQuery, index: Index) -> Boost:
         """Return the rows with examples like `query`, and how like; see `Index.search`."""
         boost = None
         if self.meant is not None and index.dense is not None:
@@ -351,7 +351,7 @@ class GivenExamples:
         self._counts = counts
         self._made: tuple[Index, WordExamples] | None = None
 
-    def joined(self, learned: Boost, query: Query, index: Index) -> Boost:
+    def joined(self, learned: Boost, query: IndexQuery, index: Index) -> Boost:
         """Return what was learned, and beside it the rows that bring an example like `query`.
 
         Args:

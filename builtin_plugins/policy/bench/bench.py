@@ -46,7 +46,7 @@ _PLAN = TurnPlan()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class BenchDecision:
     """What policy says of a call.
 
     Attributes:
@@ -108,7 +108,7 @@ class Bench:
 
     def decide(
         self, facts: Facts, history: History | None = None, now: float = 0.0, *, every: bool = False
-    ) -> Found:
+    ) -> BenchDecision:
         """Return what follows, after as many rounds as the gateway would judge.
 
         Args:
@@ -122,9 +122,9 @@ class Bench:
         except RuntimeError as error:
             # CEL goes through lists for so many steps at most; a gateway denies where a hook fails.
             why = f"the rules could not be judged ({error}), and what fails is denied"
-            return Found(effect="deny", rule="", why=why, arguments=facts.arguments)
+            return BenchDecision(effect="deny", rule="", why=why, arguments=facts.arguments)
 
-    def _decided(self, facts: Facts, history: History, now: float, every: bool) -> Found:
+    def _decided(self, facts: Facts, history: History, now: float, every: bool) -> BenchDecision:
         judgements: list[Judgement] = []
         arguments = facts.arguments
         for number in range(MAX_ROUNDS):
@@ -145,7 +145,7 @@ class Bench:
             effect: RuleEffect = verdict.effect.word
             if number and verdict.effect is Effect.ALLOW:
                 effect, verdict = "rewrite", rewritten
-            return Found(
+            return BenchDecision(
                 effect=effect,
                 rule=verdict.rule,
                 why=verdict.ask_for.description if verdict.ask_for else verdict.reason,
@@ -153,7 +153,7 @@ class Bench:
                 rewritten=number > 0,
                 judgements=tuple(judgements),
             )
-        return Found(
+        return BenchDecision(
             effect="deny",
             rule="",
             why=f"the arguments were still being rewritten after {MAX_ROUNDS} rounds",

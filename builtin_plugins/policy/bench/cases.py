@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, Field, PlainValidator
 
 from hookgate import FLAG_NAMES, Flags
-from hookgate.builtin_plugins.policy.bench.bench import NOW, Bench, Found, recorded
+from hookgate.builtin_plugins.policy.bench.bench import NOW, Bench, BenchDecision, recorded
 from hookgate.builtin_plugins.policy.judge.facts import LONGEST, Facts, Happened, History
 from hookgate.builtin_plugins.policy.rules.files import (
     SUFFIXES,
@@ -84,7 +84,7 @@ class Tried:
     """
 
     case: Case
-    found: Found
+    found: BenchDecision
     wrong: tuple[str, ...] = field(default=())
 
     @property
@@ -191,7 +191,7 @@ class Declared(DocumentModel):
         return replace(known, flags=Flags.from_mapping(flags), **said)
 
 
-class Call(Declared):
+class CaseCall(Declared):
     """A call."""
 
     tool: ToolText
@@ -214,13 +214,13 @@ class Call(Declared):
         )
 
 
-def _tainted(turn: Circumstances) -> Circumstances:
+def _tainted(turn: CaseTurn) -> CaseTurn:
     if turn.tainted is False and turn.taint:
         raise ValueError("tainted is false beside `taint`, expected one of the two")
     return turn
 
 
-class Circumstances(DocumentModel):
+class CaseTurn(DocumentModel):
     """The turn in which a call would run; what is not said is as usual."""
 
     provenance: Annotated[Came, Snake] | None = None
@@ -244,13 +244,13 @@ class Circumstances(DocumentModel):
         return replace(turn, **said)
 
 
-TurnText = Annotated[Circumstances, AfterValidator(_tainted)]
+TurnText = Annotated[CaseTurn, AfterValidator(_tainted)]
 
 
-class Earlier(Call):
+class Earlier(CaseCall):
     """A call that was allowed before."""
 
-    turn: TurnText = Circumstances()
+    turn: TurnText = CaseTurn()
     seconds_ago: Annotated[float, lasting(LONGEST, NO_LONGER_AGO, 0)] | None = None
     failed: bool = False
     same_turn: bool = True
@@ -284,8 +284,8 @@ class CaseText(DocumentModel):
     name: Annotated[str, prose(200)]
     description: Annotated[str, prose(1000)] = ""
     profile: ProfileName | None = None
-    call: Call
-    turn: TurnText = Circumstances()
+    call: CaseCall
+    turn: TurnText = CaseTurn()
     now: datetime | None = None
     budgets: Mapping[WordText, Mapping[BudgetUnit, Annotated[float, Field(ge=0)]]] = Field(
         default_factory=dict

@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 from hookgate import FLAG_NAMES, Flags, Provenance
-from hookgate.builtin_plugins.policy.bench.bench import Bench, Found
+from hookgate.builtin_plugins.policy.bench.bench import Bench, BenchDecision
 from hookgate.builtin_plugins.policy.bench.cases import Case, run_case
 from hookgate.builtin_plugins.policy.judge.facts import Facts
 from hookgate.builtin_plugins.policy.rules.digest import said
@@ -56,7 +56,7 @@ def compare(
     }
 
 
-def _differing(rows: Iterable[tuple[str, Found, Found]]) -> list[dict[str, str]]:
+def _differing(rows: Iterable[tuple[str, BenchDecision, BenchDecision]]) -> list[dict[str, str]]:
     return [
         {
             "what": what,
@@ -153,7 +153,7 @@ class Coverage:
         """Return a coverage of nothing yet."""
         return cls(rows={rule.name: Covered(rule=rule) for rule in rules})
 
-    def take(self, found: Found, at: str = "") -> None:
+    def take(self, found: BenchDecision, at: str = "") -> None:
         """Count a call that was judged, at the time `at`."""
         self.calls += 1
         for judgement in found.judgements:

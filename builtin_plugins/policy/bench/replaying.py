@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from hookgate import ClientCallFlags, Flags, Provenance
-from hookgate.builtin_plugins.policy.bench.bench import Bench, Found, session_of
+from hookgate.builtin_plugins.policy.bench.bench import Bench, BenchDecision, session_of
 from hookgate.builtin_plugins.policy.bench.comparing import Coverage
 from hookgate.builtin_plugins.policy.judge.engine import Engine
 from hookgate.builtin_plugins.policy.judge.facts import LONGEST, Facts, History
@@ -79,7 +79,7 @@ class Recorded:
     broken: str = ""
 
 
-class Ended(NamedTuple):
+class CallEnded(NamedTuple):
     """What became of a call that ran.
 
     Attributes:
@@ -110,7 +110,7 @@ class Replayed:
     standing: Standing
     old: str
     old_rule: str
-    found: Found
+    found: BenchDecision
     why: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def rows_of_export(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
             yield row
 
 
-def read_rows(rows: Iterable[Mapping[str, Any]]) -> list[Recorded | Ended]:
+def read_rows(rows: Iterable[Mapping[str, Any]]) -> list[Recorded | CallEnded]:
     """Return decisions and outcomes among rows of the audit, in the order in which they came.
 
     Raises:
@@ -228,7 +228,7 @@ def read_rows(rows: Iterable[Mapping[str, Any]]) -> list[Recorded | Ended]:
     return [one for one, _ in sorted(wanted, key=lambda two: (two[1]["chain"], two[1]["seq"]))]
 
 
-def read_row(row: Mapping[str, Any]) -> Recorded | Ended:
+def read_row(row: Mapping[str, Any]) -> Recorded | CallEnded:
     """Return the decision or the outcome of a row of the audit.
 
     Raises:
@@ -236,7 +236,7 @@ def read_row(row: Mapping[str, Any]) -> Recorded | Ended:
     """
     try:
         if row["kind"] == FINISHED:
-            return Ended(row["turn"], row["call"], row["outcome"] == "done")
+            return CallEnded(row["turn"], row["call"], row["outcome"] == "done")
         return _recorded(row)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         place = f"{row.get('chain', '?')}/{row.get('seq', '?')}"
@@ -370,9 +370,9 @@ class Replay:
         self._until = float("inf") if until is None else until
         self._turn = turn
 
-    def take(self, one: Recorded | Ended) -> Replayed | None:
+    def take(self, one: Recorded | CallEnded) -> Replayed | None:
         """Return what becomes of a decision; None for what is remembered alone."""
-        if isinstance(one, Ended):
+        if isinstance(one, CallEnded):
             for course in (self._new, self._old):
                 if course is not None:
                     course.history.finished(one.turn, one.call, done=one.done)
@@ -402,7 +402,7 @@ class Replay:
             recorded=one, standing=standing, old=old, old_rule=old_rule, found=found, why=why
         )
 
-    def each(self, rows: Iterable[Recorded | Ended]) -> Iterator[Replayed]:
+    def each(self, rows: Iterable[Recorded | CallEnded]) -> Iterator[Replayed]:
         """Yield what becomes of the decisions that are judged."""
         return (found for one in rows if (found := self.take(one)) is not None)
 
@@ -419,7 +419,7 @@ class _Course:
         self._doubts = _Doubts(bench)
         self.history, self._chain = History(), ""
 
-    def judge(self, one: Recorded) -> tuple[Found, str]:
+    def judge(self, one: Recorded) -> tuple[BenchDecision, str]:
         """Return what follows, and why that cannot be said, if so."""
         if one.chain != self._chain:
             self.history, self._chain = History(), one.chain
@@ -431,7 +431,7 @@ class _Course:
         return found, doubt
 
 
-def _runs(one: Recorded, found: Found) -> bool:
+def _runs(one: Recorded, found: BenchDecision) -> bool:
     """Whether a call runs, as far as that can be said.
 
     What is asked is answered as it was. What policy alone denied runs where it is allowed now.
@@ -460,7 +460,7 @@ class _Doubts:
         self._benches: dict[tuple[tuple[str, ...], str], Bench] = {}
         self._engines: dict[str, Engine] = {}
 
-    def about(self, one: Recorded, found: Found, history: History) -> str:
+    def about(self, one: Recorded, found: BenchDecision, history: History) -> str:
         """Return why it cannot be said what follows, or ""."""
         if one.blind:
             return "circumstances were masked, because they held a secret"
@@ -509,8 +509,8 @@ class _Doubts:
         return {rule.effect, rule.undecided or rule.effect}
 
     def _could_change(
-        self, names: tuple[str, ...], name: str, sure: Found, facts: Facts, history: History,
-        now: float,
+        self, names: tuple[str, ...], name: str, sure: BenchDecision, facts: Facts,
+        history: History, now: float,
     ) -> bool:  # fmt: skip
         for effect in self._effects(name, facts, history, now):
             if effect == "rewrite" and sure.effect in ("allow", "rewrite"):

@@ -29,7 +29,7 @@ from hookgate.kit.content.problems import Problem
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hookgate.builtin_plugins.policy.bench.bench import Found
+    from hookgate.builtin_plugins.policy.bench.bench import BenchDecision
     from hookgate.builtin_plugins.policy.bench.cases import Tried
     from hookgate.builtin_plugins.policy.rules.model import Rule
 
@@ -214,7 +214,7 @@ def _print_cases(console: Console, tried: Sequence[Tried]) -> None:
         console.print(f"{counted(len(tried) - failed, 'case')} passed, {failed} failed")
 
 
-def _said(found: Found) -> list[str]:
+def _said(found: BenchDecision) -> list[str]:
     """Return what decided, and what each rule says."""
     why = found.why.splitlines()[0] if found.why else "nothing else has a say"
     lines = [f"decided by {found.rule or 'nothing'}: {why}"]

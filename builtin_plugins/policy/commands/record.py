@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.policy.bench.bench import Bench
     from hookgate.builtin_plugins.policy.bench.comparing import Coverage
-    from hookgate.builtin_plugins.policy.bench.replaying import Ended, Recorded, Replayed
+    from hookgate.builtin_plugins.policy.bench.replaying import CallEnded, Recorded, Replayed
     from hookgate.builtin_plugins.policy.rules.model import Rule
 
 SHOWN = 50
@@ -112,7 +112,7 @@ def _replayed(
 
 def _recorded(
     state: State, export: Path | None, since: datetime | None, asking: Iterable[Rule]
-) -> Iterator[Recorded | Ended]:
+) -> Iterator[Recorded | CallEnded]:
     from hookgate.builtin_plugins.policy.bench.replaying import (
         DECIDED,
         FINISHED,

@@ -66,7 +66,7 @@ def binding(turn: Turn, call: ToolCall, force: str = "") -> str:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Asked:
+class AskedOnce:
     """A question of this gateway's own, and what it takes to act on its answer.
 
     Attributes:
@@ -155,7 +155,7 @@ class Inbox:
         self._redact = redact
         self._basis = basis
         self._void = void
-        self._asked: dict[str, Asked] = {}
+        self._asked: dict[str, AskedOnce] = {}
 
     def __len__(self) -> int:
         return len(self._asked)
@@ -196,7 +196,7 @@ class Inbox:
             asked.decided.set()
         return decision
 
-    async def _outcome(self, asked: Asked, answer: asyncio.Future[Settled]) -> Decision:
+    async def _outcome(self, asked: AskedOnce, answer: asyncio.Future[Settled]) -> Decision:
         """Decide by the answer, or end the question where there is none."""
         if answer.done():
             settled = answer.result()
@@ -211,7 +211,7 @@ class Inbox:
             return _ended(asked, settled.state, settled.why)
         return await self._acted_on(asked, settled)
 
-    async def _acted_on(self, asked: Asked, settled: Settled) -> Decision:
+    async def _acted_on(self, asked: AskedOnce, settled: Settled) -> Decision:
         """Return what an answer comes to, given here or at another gateway."""
         choice, grant = settled.value["decision"], settled.value.get("grant", "")
         said = f": {why}" if (why := settled.value.get("reason", "")) else ""
@@ -231,7 +231,7 @@ class Inbox:
         allowed = Decision.allow(f"{reason}{said}", by=settled.by, asked=asked.ask)
         return replace(allowed, rule=f"grant:{grant}" if grant else "", answer="allowed")
 
-    async def _cancelled(self, asked: Asked) -> Decision:
+    async def _cancelled(self, asked: AskedOnce) -> Decision:
         why = "its turn was cancelled"
         try:
             await self._questions.end(asked.question.id, "withdrawn", why)
@@ -245,7 +245,7 @@ class Inbox:
         for asked in tuple(self._asked.values()):
             self._look_at(asked)
 
-    def _look_at(self, asked: Asked) -> None:
+    def _look_at(self, asked: AskedOnce) -> None:
         if asked.ending.done():
             return
         why = CHANGED if self._is_void(asked) else ""
@@ -256,13 +256,13 @@ class Inbox:
         if why:
             asked.ending.set_result(why)
 
-    def _event(self, asked: Asked, data: dict[str, Any]) -> Event:
+    def _event(self, asked: AskedOnce, data: dict[str, Any]) -> Event:
         def may_answer(principal: Principal) -> bool:
             return self._approvers.may_answer(principal, asked.turn, asked.ask)
 
         return Event("approval", data, scope="approve", audience=may_answer)
 
-    def _asking(self, turn: Turn, call: ToolCall, ask: Ask) -> Asked:
+    def _asking(self, turn: Turn, call: ToolCall, ask: Ask) -> AskedOnce:
         now, policy = self._clock.now(), self._policy()
         expires = now + timedelta(seconds=min(ask.timeout, *_left(turn, now)))
         always = self._scopes if "allow-always" in ask.choices else ()
@@ -293,12 +293,12 @@ class Inbox:
             expires=expires,
         )
         ending = asyncio.get_running_loop().create_future()
-        return Asked(question=question, turn=turn, call=call, ask=ask, ending=ending)
+        return AskedOnce(question=question, turn=turn, call=call, ask=ask, ending=ending)
 
     def _binding(self, turn: Turn, call: ToolCall) -> str:
         return binding(turn, call, f"{self._policy()}\n{self._registered(call)}")
 
-    def _is_void(self, asked: Asked) -> bool:
+    def _is_void(self, asked: AskedOnce) -> bool:
         # What was shown is not what would run, or not by these rules.
         return self._binding(asked.turn, asked.call) != asked.question.binding
 
@@ -451,7 +451,7 @@ def _schema(choices: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _ended(asked: Asked, answer: Answer, why: str) -> Decision:
+def _ended(asked: AskedOnce, answer: Answer, why: str) -> Decision:
     reason = f"{asked.ask.title} {why}"
     return Decision(effect=Effect.DENY, reason=reason, by="policy", asked=asked.ask, answer=answer)
 

@@ -123,7 +123,7 @@ class GroupLostError(Exception):
     """The transaction of a group is gone; nothing of the group was written."""
 
 
-class Guard:
+class WriteGuard:
     """Keeps a function that runs in a group from ending the group's transaction.
 
     Attributes:
@@ -199,7 +199,7 @@ def groups_of(jobs: Sequence[Job], rows: int) -> Iterator[Sequence[Job]]:
         yield jobs[start:]
 
 
-class Group:
+class WriteGroup:
     """Jobs that one transaction carries.
 
     In SQLite, what runs before anything else was done needs no savepoint: the transaction is undone
@@ -213,7 +213,7 @@ class Group:
         guard: Guards the connection.
     """
 
-    def __init__(self, jobs: Sequence[Job], inserts: Inserts, guard: Guard) -> None:
+    def __init__(self, jobs: Sequence[Job], inserts: Inserts, guard: WriteGuard) -> None:
         self._rows: list[Insert] = []
         self._items: dict[Handle, list[Item]] = {}
         self._works: list[Work] = []

@@ -16,14 +16,14 @@ from hookgate.builtin_plugins.storage.engine.faults import broken, fault
 from hookgate.builtin_plugins.storage.engine.group import (
     Beside,
     Exclusive,
-    Group,
     GroupLostError,
-    Guard,
     Handle,
     Insert,
     Item,
     Job,
     Work,
+    WriteGroup,
+    WriteGuard,
     groups_of,
     refused,
 )
@@ -120,7 +120,7 @@ class Writer:
     ) -> None:
         self._link = link
         self._inserts = Inserts()
-        self._guard = Guard()
+        self._guard = WriteGuard()
         link.on_open(self._guard.watch)
         self._beside = Beside()
         link.on_open(self._beside.watch)
@@ -290,7 +290,7 @@ class Writer:
             self._check()
             if isinstance(group[0], Exclusive):
                 return self._carry_out_alone(group[0])
-            self._link.run(Group(group, self._inserts, self._guard).commit)
+            self._link.run(WriteGroup(group, self._inserts, self._guard).commit)
         except Exception as error:  # noqa: BLE001 - every caller of the group is told
             problem = broken(error.__cause__ if isinstance(error, GroupLostError) else error)
             reason = problem or f"{type(error).__name__}: {error}".partition("\n")[0]

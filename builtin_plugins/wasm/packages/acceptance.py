@@ -162,7 +162,7 @@ FoundState: TypeAlias = Literal["accepted", "new", "changed", "hidden", "broken"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundGuest:
     """One plugin folder, and whether it counts.
 
     Attributes:
@@ -186,7 +186,7 @@ class Found:
 
 def look_through(
     folders: Sequence[Path], accepted: Mapping[str, GuestAcceptance], copies: Copies, max_bytes: int
-) -> Iterator[Found]:
+) -> Iterator[FoundGuest]:
     """Yield every plugin, the installed ones first. It blocks, and holds one module at a time.
 
     Args:
@@ -206,33 +206,35 @@ def look_through(
                 # What an installed one was copied from, mostly.
                 continue
             why = f"the plugin of this name in {first} comes before it: rename one of the two"
-            found = Found(name=found.name, folder=folder, state="hidden", why=why)
+            found = FoundGuest(name=found.name, folder=folder, state="hidden", why=why)
         elif found.package is not None:
             seen[found.name] = folder, found.package.digest
         yield found
     for problem in problems:
         place = Path(problem.partition(": ")[0])
-        yield Found(name=place.name, folder=place, state="broken", why=problem)
+        yield FoundGuest(name=place.name, folder=place, state="broken", why=problem)
 
 
 def _found(
     folder: Path, accepted: Mapping[str, GuestAcceptance], max_bytes: int, *, installed: bool
-) -> Found:
+) -> FoundGuest:
     try:
         package = read_package(folder, max_bytes=max_bytes)
     except HookgateError as error:
         # Of a copy, the folder above carries the name.
         name = folder.parent.name if installed else folder.name
-        return Found(name=name, folder=folder, state="broken", why=str(error))
+        return FoundGuest(name=name, folder=folder, state="broken", why=str(error))
     name, known = package.name, accepted.get(package.name)
     if known is None:
         why = f"nobody has accepted it: {_how(name)}"
-        return Found(name=name, folder=folder, state="new", why=why, package=package)
+        return FoundGuest(name=name, folder=folder, state="new", why=why, package=package)
     if known.digest == package.digest:
-        return Found(name=name, folder=folder, state="accepted", package=package, accepted=known)
+        return FoundGuest(
+            name=name, folder=folder, state="accepted", package=package, accepted=known
+        )
     told = ", ".join(changes(known, package))
     why = f"it is not what was accepted: {told}; {_how(name)}"
-    return Found(
+    return FoundGuest(
         name=name, folder=folder, state="changed", why=why, package=package, accepted=known
     )
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hookgate.cli.operation_commands import Row
-    from hookgate.cli.plugin_commands import Brought
+    from hookgate.cli.plugin_commands import BroughtCommand
 
 
 class CommandGroup(TyperGroup):
@@ -104,7 +104,7 @@ def _known(ctx: Any) -> Makers:
 
 
 def _brought(
-    state: State, words: tuple[str, ...], some: Sequence[Brought], known: Makers
+    state: State, words: tuple[str, ...], some: Sequence[BroughtCommand], known: Makers
 ) -> dict[str, Callable[[], Any]]:
     """Return what is known, and what is brought: commands in the place of those, groups beside."""
     made, depth = dict(known), len(words)
@@ -119,7 +119,7 @@ def _brought(
     return made
 
 
-def _about(one: Brought) -> str:
+def _about(one: BroughtCommand) -> str:
     """Return a sentence on a group of which nothing is known but a command."""
     function = one.load() if one.builtin else None
     if inspect.isfunction(function) and (told := inspect.getdoc(function)):

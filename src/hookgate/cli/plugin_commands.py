@@ -39,7 +39,7 @@ PANEL = "Of plugins"
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class BroughtCommand:
     """Something that a plugin brings to the command line.
 
     Attributes:
@@ -65,7 +65,7 @@ class _Chosen:
     replace: Mapping[str, str] = field(default_factory=dict)
 
 
-def commands(state: State) -> Iterator[Brought]:
+def commands(state: State) -> Iterator[BroughtCommand]:
     """Yield the commands and groups that plugins bring; builtin ones last, so that they count."""
     return _known(state, COMMANDS)
 
@@ -117,7 +117,7 @@ def _table(plugin: str, what: str) -> Mapping[str, Any]:
     return getattr(import_module(module), what.upper(), found) if find_spec(module) else found
 
 
-def _known(state: State, what: str) -> Iterator[Brought]:
+def _known(state: State, what: str) -> Iterator[BroughtCommand]:
     """Yield what the plugins that may run bring; builtin ones last, so that they count."""
     section = _plugins_section(state)
     without = {*state.disabled, *section.disable}
@@ -126,7 +126,7 @@ def _known(state: State, what: str) -> Iterator[Brought]:
         if not _runs(section, state, name):
             continue
         for path, thing in _table(name, what).items():
-            yield Brought(
+            yield BroughtCommand(
                 tuple(re.split("[ .]", path)), name, partial(_itself, thing), builtin=True
             )
 
@@ -161,7 +161,7 @@ def _plugins_section(state: State) -> _Chosen:
 
 def _of_third_parties(
     section: _Chosen, without: set[str], state: State, group: str
-) -> Iterator[Brought]:
+) -> Iterator[BroughtCommand]:
     if not section.entry_points:
         return
     for entry in sorted(state.installed.select(group=group), key=lambda one: one.name):
@@ -176,10 +176,10 @@ def _of_third_parties(
         if brings and brings <= without:
             continue
         words = tuple(entry.name.split("."))
-        yield Brought(words, distribution.name, entry.load, builtin=False)
+        yield BroughtCommand(words, distribution.name, entry.load, builtin=False)
 
 
-def loaded(state: State, one: Brought) -> Any:
+def loaded(state: State, one: BroughtCommand) -> Any:
     """Return a command as click runs it; None where it cannot be loaded, which is said."""
     name = one.words[-1]
     try:

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from hookgate.builtin_plugins.awareness.settings import KillSwitchSettings
 from hookgate.builtin_plugins.awareness.switch import (
+    CardWindow,
     KillSwitch,
     SwitchState,
-    Window,
 )
 
 HOUR = 3_600_000
@@ -120,7 +120,7 @@ def test_what_another_gateway_turned_on_begins_a_window_afresh_here_too() -> Non
     switch = counted(60, 60)
     switch.take(SwitchState(on=True, at=NOW + 55, since=NOW + 55))
     assert switch.state.on
-    assert switch.window(NOW + 60) == Window(turns=5, triggered=5)
+    assert switch.window(NOW + 60) == CardWindow(turns=5, triggered=5)
 
 
 def test_turns_of_a_clock_that_was_ahead_leave_the_window_with_the_others() -> None:
@@ -128,5 +128,5 @@ def test_turns_of_a_clock_that_was_ahead_leave_the_window_with_the_others() -> N
     for minute in range(10):
         switch.add(10_000 * HOUR + minute, triggered=True)
     assert switch.add(HOUR, triggered=False) is None
-    assert switch.window(HOUR) == Window(turns=11, triggered=10)
-    assert switch.window(2 * HOUR + 1) == Window(turns=0, triggered=0)
+    assert switch.window(HOUR) == CardWindow(turns=11, triggered=10)
+    assert switch.window(2 * HOUR + 1) == CardWindow(turns=0, triggered=0)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hookgate.builtin_plugins.awareness.selection.router import SCANNED_CHARS, Keywords, fold
 from hookgate.builtin_plugins.awareness.selection.selector import (
     CUT_MARKER,
-    Asking,
     CardMatcher,
+    CardQuestion,
     JudgedCard,
     cap_of,
     cut,
@@ -45,7 +45,7 @@ def card(
 
 def judge(one: Card, message: str, *, tags: str = "", session: str = "main") -> JudgedCard:
     (judged,) = CardMatcher({one.id: one}).judge(
-        Asking(
+        CardQuestion(
             message=message, tags=frozenset(tags.split()), session_type=session, point="bootstrap"
         )
     )
@@ -221,7 +221,7 @@ def test_thirty_cards_are_judged_in_a_fraction_of_a_millisecond() -> None:
     for _ in range(20):
         begun = time.process_time()
         matcher.judge(
-            Asking(
+            CardQuestion(
                 message="how do I find out who allowed that call last night?",
                 tags=frozenset({"memory"}),
                 session_type="main",
@@ -355,7 +355,7 @@ def test_forced_cards_come_first_past_their_threshold_and_within_the_budget() ->
         "huge": card("huge", text="x" * 2000),
     }
     judged = CardMatcher(cards).judge(
-        Asking(message="hi", tags=frozenset({"t"}), session_type="main", point="mid")
+        CardQuestion(message="hi", tags=frozenset({"t"}), session_type="main", point="mid")
     )
     forced = order(force(judged, {"forced", "huge"}))
     assert [one.card.id for one in forced] == ["huge", "forced", "high"]
@@ -432,7 +432,7 @@ def test_cards_that_something_speaks_for_are_those_with_a_score_or_a_place(
     cards: dict[str, Card], message: str, tags: frozenset[str], session: str
 ) -> None:
     """Looking words and tags of all cards up together decides as judging each of them does."""
-    asking = Asking(message=message, tags=tags, session_type=session, point="mid")
+    asking = CardQuestion(message=message, tags=tags, session_type=session, point="mid")
     matcher = CardMatcher(cards)
     every = matcher.judge(asking)
     assert [one.card.id for one in every] == list(cards)
@@ -481,7 +481,7 @@ def test_a_card_that_has_nothing_to_do_with_a_message_costs_next_to_nothing() ->
             for n in range(count)
         }
         matcher, taken = CardMatcher(cards), []
-        asking = Asking(
+        asking = CardQuestion(
             message="what is the capital of France?",
             tags=frozenset({"memory"}),
             session_type="main",

@@ -17,8 +17,8 @@ from hookgate.builtin_plugins.awareness.cards.folders import parse_card, shipped
 from hookgate.builtin_plugins.awareness.cards.listing import shipped_reference
 from hookgate.builtin_plugins.awareness.selection.router import DEFAULT_TAGS, TagRouter
 from hookgate.builtin_plugins.awareness.selection.selector import (
-    Asking,
     CardMatcher,
+    CardQuestion,
     cap_of,
     fit,
     order,
@@ -98,7 +98,7 @@ def test_each_keyword_alone_shows_its_card_and_no_other(card: Card) -> None:
     matcher = CardMatcher(CARDS)
     for keyword in card.triggers.keywords:
         judged = matcher.judge(
-            Asking(
+            CardQuestion(
                 message=f"well, {keyword}", tags=frozenset(), session_type="main", point="bootstrap"
             )
         )
@@ -116,7 +116,7 @@ def test_every_shipped_tag_shows_a_card() -> None:
 )
 def test_what_tags_show_stays_within_the_budget(tags: tuple[str, ...]) -> None:
     judged = CardMatcher(CARDS).judge(
-        Asking(message="hello", tags=frozenset(tags), session_type="main", point="mid")
+        CardQuestion(message="hello", tags=frozenset(tags), session_type="main", point="mid")
     )
     decisions = fit(order(judged), AwarenessSettings().budget)
     shown = [one for one in decisions if one.judged.chosen]
@@ -132,7 +132,7 @@ def test_what_tags_show_stays_within_the_budget(tags: tuple[str, ...]) -> None:
 )
 def test_everyday_messages_show_nothing(message: str) -> None:
     judged = CardMatcher(CARDS).judge(
-        Asking(
+        CardQuestion(
             message=message,
             tags=TagRouter({}, CARDS.values()).words(message),
             session_type="main",
@@ -145,7 +145,7 @@ def test_everyday_messages_show_nothing(message: str) -> None:
 def test_asking_to_remember_something_shows_the_card_of_memory_alone() -> None:
     message = "remember that I like tea"
     judged = CardMatcher(CARDS).judge(
-        Asking(
+        CardQuestion(
             message=message,
             tags=TagRouter({}, CARDS.values()).words(message),
             session_type="main",

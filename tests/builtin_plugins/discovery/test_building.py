@@ -8,7 +8,7 @@ from tests.builtin_plugins.discovery.searching import row, vector
 
 from hookgate.builtin_plugins.discovery.index import build as building
 from hookgate.builtin_plugins.discovery.index.build import Material
-from hookgate.builtin_plugins.discovery.index.index import Query
+from hookgate.builtin_plugins.discovery.index.index import IndexQuery
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +96,7 @@ def test_vectors_of_another_embedder_are_made_anew(dimension: int) -> None:
     assert index.dense.store.dimension == dimension
     assert old.dense is not None
     assert old.dense.fingerprint == "fake:1"
-    query = Query.of("mail").with_vectors([vector("mail", "fake:1")])
+    query = IndexQuery.of("mail").with_vectors([vector("mail", "fake:1")])
     assert len(old.search(query).places) == 3
 
 
@@ -129,7 +129,7 @@ def test_vectors_that_nobody_uses_are_left_behind_in_the_end(
     assert index.background is not None
     assert len(index.background) == 1
     # Who still searches the first version finds it.
-    query = Query.of("xyzzy").with_vectors([vector("number first", "fake:1")])
+    query = IndexQuery.of("xyzzy").with_vectors([vector("number first", "fake:1")])
     assert first.search(query, mode="dense").cosines[0] > 0.5
 
 
@@ -142,7 +142,7 @@ def test_many_vectors_are_searched_approximately_and_few_exactly(
     many = made(material, rows)
     assert many.dense is not None
     assert many.dense.store.approximate
-    query = Query.of("thing17").with_vectors([vector("tool17 does thing17", "fake:1")])
+    query = IndexQuery.of("thing17").with_vectors([vector("tool17 does thing17", "fake:1")])
     assert many.search(query, count=3).places[0] == 17
     few = made(material, rows[:20], 2)
     assert few.dense is not None

@@ -15,7 +15,7 @@ from hookgate.builtin_plugins.discovery.index.index import (
     LEAST_COSINE,
     WEIGHTS,
     Index,
-    Query,
+    IndexQuery,
 )
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def index_of(rows: Sequence[Capability], lacking: Collection[str] = ()) -> Index
     return fill(Material(), rows, lacking)
 
 
-def query_of(text: str) -> Query:
-    query = Query.of(text)
+def query_of(text: str) -> IndexQuery:
+    query = IndexQuery.of(text)
     return query.with_vectors([vector(part.text) for part in query.parts])
 
 
@@ -52,7 +52,7 @@ def ids(index: Index, ranking: Ranking, count: int = 5) -> list[str]:
     return [index.rows[place].id for place in ranking.places[:count].tolist()]
 
 
-def slow_ranking(index: Index, query: Query) -> list[float]:
+def slow_ranking(index: Index, query: IndexQuery) -> list[float]:
     """Return the score of each row, one after the other, by the formulas of the docstrings."""
     parts = []
     for part in query.parts:
@@ -151,7 +151,7 @@ def test_rows_that_say_the_same_come_up_together_by_meaning_alone() -> None:
     twins = [row("rendezvous", "meet somebody", kind=kind) for kind in ("tool", "skill", "channel")]
     rows = [*many(), *twins]
     index = index_of(rows)
-    query = Query.of("xyzzy").with_vectors([vector("rendezvous meet somebody")])
+    query = IndexQuery.of("xyzzy").with_vectors([vector("rendezvous meet somebody")])
     assert set(ids(index, index.search(query, count=4), 3)) == {one.id for one in twins}
     assert index.dense is not None
     assert set(index.dense.best(vector("rendezvous")[None], 1).tolist()) == {300, 301, 302}
@@ -164,7 +164,7 @@ def test_vectors_of_earlier_versions_do_not_crowd_out_those_of_this_one() -> Non
         edited = row("flights", f"book a seat {version}")
         index = fill(material, [*many(200), edited, wanted], version=version)
     index = fill(material, [*many(200), wanted], version=100)
-    query = Query.of("xyzzy").with_vectors([vector("flights book a seat")])
+    query = IndexQuery.of("xyzzy").with_vectors([vector("flights book a seat")])
     assert index.search(query, count=8).places[0] == 200
 
 
@@ -216,7 +216,7 @@ def test_learned_rows_come_up_although_nothing_else_speaks_for_them() -> None:
 def test_message_that_says_nothing_is_searched_without_an_error(text: str) -> None:
     for rows in ([], [row("!!")], [row("send_mail", "write")], many(200)):
         index = index_of(rows)
-        for query in (Query.of(text), query_of(text)):
+        for query in (IndexQuery.of(text), query_of(text)):
             for mode in ("fused", "lexical", "dense"):
                 ranking = index.search(query, mode=mode, count=3)
                 assert np.isfinite(ranking.scores).all()
@@ -230,7 +230,7 @@ def test_rows_of_equal_words_stand_in_their_order() -> None:
 
 
 def test_query_holds_each_word_once_and_its_clauses() -> None:
-    query = Query.of("send mail mail and mails. then book a flight")
+    query = IndexQuery.of("send mail mail and mails. then book a flight")
     assert query.parts[0].words == ("send", "mail", "then", "book", "flight")
     assert [part.text for part in query.parts[1:]] == [
         "send mail mail and mails",

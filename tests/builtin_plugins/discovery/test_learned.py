@@ -8,7 +8,7 @@ import pytest
 from tests.builtin_plugins.discovery.searching import FakeEmbedder, broken, row, vector
 
 from hookgate.builtin_plugins.discovery.index.build import Material
-from hookgate.builtin_plugins.discovery.index.index import Query
+from hookgate.builtin_plugins.discovery.index.index import IndexQuery
 from hookgate.builtin_plugins.discovery.learn.lessons import SCOPES, Learned, LearnedCache
 from hookgate.builtin_plugins.discovery.learn.view import NO_EXAMPLES, ExampleSet
 
@@ -32,8 +32,8 @@ def made(text: str) -> Any:
     return vector(text, "fake:1")
 
 
-def query_of(text: str) -> Query:
-    query = Query.of(text)
+def query_of(text: str) -> IndexQuery:
+    query = IndexQuery.of(text)
     return query.with_vectors([made(part.text) for part in query.parts])
 
 
@@ -85,8 +85,8 @@ def test_owners_that_do_not_exist_any_more_are_passed_over() -> None:
 
 def test_without_vectors_examples_take_no_part() -> None:
     learned = learned_of(how_big="quotient")
-    assert learned.of(Query.of("how big"), index_of()) is None
-    other = Query.of("how big").with_vectors([vector("how big", "fake:2", 16)])
+    assert learned.of(IndexQuery.of("how big"), index_of()) is None
+    other = IndexQuery.of("how big").with_vectors([vector("how big", "fake:2", 16)])
     assert learned.of(other, index_of()) is None
 
 
@@ -125,7 +125,7 @@ class Cache:
         if learned is None or self.embedder is None:
             return None
         index = index_of()
-        query = Query.of("tip").with_vectors([vector("tip", self.embedder.fingerprint)])
+        query = IndexQuery.of("tip").with_vectors([vector("tip", self.embedder.fingerprint)])
         boost = learned.of(query, index)
         if boost is None:
             return None

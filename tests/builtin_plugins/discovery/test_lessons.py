@@ -5,7 +5,7 @@ import pytest
 from tests.builtin_plugins.discovery.searching import FakeEmbedder, row, snapshot, vector
 
 from hookgate.builtin_plugins.discovery.index.engine import SearchEngine
-from hookgate.builtin_plugins.discovery.index.index import Query, Surroundings
+from hookgate.builtin_plugins.discovery.index.index import IndexQuery, Surroundings
 from hookgate.builtin_plugins.discovery.learn.lessons import (
     TEXTS,
     Learned,
@@ -50,7 +50,7 @@ async def test_an_example_that_nobody_vouches_for_counts_less() -> None:
     engine = SearchEngine(Surroundings(embedder=lambda: embedder))
     index = await engine.ready(ROWS)
     owners, known = ["tool:quotient"], vector(ASKED, "fake:1")
-    query = Query.of(ASKED)
+    query = IndexQuery.of(ASKED)
     for lessons, asked in (
         (Lessons(Learned(owners, known[None], {0})), query.with_vectors([known])),
         (Lessons(None, WordExamples([ASKED], owners, {0})), query),
@@ -67,7 +67,7 @@ async def test_vectors_come_before_words_where_they_are_there() -> None:
     index = await engine.ready(ROWS)
     meant = Learned(["tool:clock"], vector(ASKED, "fake:1")[None])
     lessons = Lessons(meant, WordExamples([ASKED], ["tool:quotient"]))
-    query = Query.of(ASKED)
+    query = IndexQuery.of(ASKED)
     boost = lessons.of(query.with_vectors([vector(ASKED, "fake:1")]), index)
     assert boost is not None
     assert boost[0].tolist() == [1]
@@ -84,9 +84,9 @@ async def test_only_the_latest_of_many_are_compared_and_unknown_owners_are_passe
         [ASKED, *(f"query number {n}" for n in range(TEXTS - 1)), "old bread"],
         ["tool:quotient"] * TEXTS + ["tool:gone"],
     )
-    assert many.of(Query.of(ASKED), index) is None
-    assert many.of(Query.of("old bread"), index) is None
-    boost = many.of(Query.of("query number 7"), index)
+    assert many.of(IndexQuery.of(ASKED), index) is None
+    assert many.of(IndexQuery.of("old bread"), index) is None
+    boost = many.of(IndexQuery.of("query number 7"), index)
     assert boost is not None
     np.testing.assert_allclose(boost[1], [[1.0]])
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.builtin_plugins.discovery.searching import DIMENSION, snapshot, vector
 
 from hookgate.builtin_plugins.discovery.index.engine import SearchEngine
-from hookgate.builtin_plugins.discovery.index.index import Query, Ranking, Surroundings
+from hookgate.builtin_plugins.discovery.index.index import IndexQuery, Ranking, Surroundings
 from hookgate.builtin_plugins.discovery.index.relevance import (
     CHANCE,
     WORDS_ALONE,
@@ -43,8 +43,8 @@ def ranking_of(scores: list[float], cosines: list[float], shares: list[float]) -
     )
 
 
-def query_of(text: str) -> Query:
-    return Query.of(text).with_vectors([vector(text)])
+def query_of(text: str) -> IndexQuery:
+    return IndexQuery.of(text).with_vectors([vector(text)])
 
 
 @given(st.lists(st.tuples(numbers, numbers, numbers), max_size=12), st.booleans())
@@ -77,11 +77,11 @@ def test_message_like_small_talk_needs_a_better_match() -> None:
 def test_without_vectors_a_word_of_its_own_makes_sure_and_small_talk_does_not() -> None:
     relevance = Relevance(("thanks", "good morning", "good night"))
     held, nothing = ranking_of([1], [0], [0.4]), ranking_of([1], [0], [0])
-    assert relevance.confidence(held, Query.of("good mail"), None) == WORDS_ALONE
-    assert relevance.confidence(held, Query.of("good thanks"), None) == CHANCE
-    assert relevance.confidence(nothing, Query.of("mail"), None) == 0
+    assert relevance.confidence(held, IndexQuery.of("good mail"), None) == WORDS_ALONE
+    assert relevance.confidence(held, IndexQuery.of("good thanks"), None) == CHANCE
+    assert relevance.confidence(nothing, IndexQuery.of("mail"), None) == 0
     # A word that no row holds speaks for none.
-    assert relevance.confidence(held, Query.of("good Zoe"), None, ("good",)) == CHANCE
+    assert relevance.confidence(held, IndexQuery.of("good Zoe"), None, ("good",)) == CHANCE
     assert CHANCE < FLOOR < WORDS_ALONE
 
 

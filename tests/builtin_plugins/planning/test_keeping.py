@@ -16,7 +16,7 @@ from tests.support.script import Script
 
 from hookgate import OUTCOME_WINDOWS, Host, OutcomeEntry, OutcomeWindows, hookimpl
 from hookgate.builtin_plugins.planning import keeping, tables
-from hookgate.builtin_plugins.planning.keeping import Windows
+from hookgate.builtin_plugins.planning.keeping import KeptWindows
 from hookgate.builtin_plugins.planning.settings import OutcomeSettings, PlanningSettings
 from hookgate.builtin_plugins.planning.tables import METADATA, OUTCOMES, SCRIPTS, StoreWindows
 
@@ -64,7 +64,9 @@ async def test_a_window_is_kept_as_its_last_turns(tmp_path: Path) -> None:
 async def test_gateways_on_one_store_write_side_by_side(tmp_path: Path) -> None:
     async with opened_store(tmp_path) as store:
         await store.migrate("planning", METADATA, SCRIPTS)
-        one, other = (Windows(SMALL, StoreWindows(store, lambda: 5), shared=True) for _ in range(2))
+        one, other = (
+            KeptWindows(SMALL, StoreWindows(store, lambda: 5), shared=True) for _ in range(2)
+        )
         for number in range(0, 6, 2):
             one.add("a", entry(number, by="one"))
             other.add("a", entry(number + 1, 0.0, by="other"))
@@ -79,7 +81,7 @@ async def test_gateways_on_one_store_write_side_by_side(tmp_path: Path) -> None:
 
 async def test_what_cannot_be_written_is_said_and_tried_again() -> None:
     store, told = BrokenStore(), list[str]()
-    windows = Windows(SMALL, StoreWindows(store, lambda: 5), tell=told.append)  # type: ignore[arg-type]
+    windows = KeptWindows(SMALL, StoreWindows(store, lambda: 5), tell=told.append)  # type: ignore[arg-type]
     windows.add("a", entry(1))
 
     assert not await windows.flush()
@@ -95,7 +97,7 @@ async def test_clients_that_name_channels_do_not_fill_the_memory(
 ) -> None:
     monkeypatch.setattr(keeping, "MOST_SCOPES", 3)
     async with stored(tmp_path) as kept:
-        windows = Windows(SMALL, kept)
+        windows = KeptWindows(SMALL, kept)
         for number in range(3):
             windows.add(f"s{number}", entry(number))
         await windows.flush()
@@ -197,7 +199,7 @@ async def test_a_plugin_may_keep_windows_elsewhere() -> None:
 
 
 async def test_a_window_follows_changed_settings() -> None:
-    windows = Windows(PlanningSettings())
+    windows = KeptWindows(PlanningSettings())
     for number in range(9):
         windows.add("a", entry(number, 0.0))
     assert windows.all()["a"].degraded

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.builtin_plugins.turns import make_turn
 
 from hookgate import Address, OutcomeEntry
-from hookgate.builtin_plugins.planning.kpi import Window, alert_of, scope_key
+from hookgate.builtin_plugins.planning.kpi import OutcomeWindow, alert_of, scope_key
 from hookgate.builtin_plugins.planning.lifecycle import Recovery, WeightedRate
 from hookgate.builtin_plugins.planning.settings import (
     AdaptiveSettings,
@@ -29,9 +29,9 @@ def entry(score: float, number: int = 0, *, steers: bool = True) -> OutcomeEntry
     )
 
 
-def window(*scores: float, **outcomes: Any) -> Window:
+def window(*scores: float, **outcomes: Any) -> OutcomeWindow:
     settings = PlanningSettings(outcomes=OutcomeSettings(**outcomes))
-    return Window(settings, [entry(score, number) for number, score in enumerate(scores)])
+    return OutcomeWindow(settings, [entry(score, number) for number, score in enumerate(scores)])
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_what_a_client_says_of_itself_counts_and_steers_nothing() -> None:
 def test_nothing_changes_where_that_is_switched_off() -> None:
     off = PlanningSettings(adaptive=AdaptiveSettings(enabled=False))
 
-    assert not Window(off, [entry(0.0, number) for number in range(20)]).degraded
+    assert not OutcomeWindow(off, [entry(0.0, number) for number in range(20)]).degraded
 
 
 def test_a_rate_of_nothing_is_zero() -> None:
