@@ -16,8 +16,7 @@ from hookgate import (
     operation,
 )
 from hookgate.builtin_plugins.keys.book import KeyBook
-from hookgate.builtin_plugins.keys.clients import Client, lines_for, url_of
-from hookgate.builtin_plugins.keys.terms import Terms, beyond, of_maker
+from hookgate.builtin_plugins.keys.terms import Client, Terms, beyond, lines_for, of_maker, url_of
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.keys.tables import ClientKey

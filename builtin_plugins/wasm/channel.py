@@ -22,10 +22,10 @@ from hookgate import (
     WebhookReply,
     plain_text,
 )
-from hookgate.builtin_plugins.wasm.bounds import LONG, aside
 from hookgate.builtin_plugins.wasm.engine.limits import GuestError
 from hookgate.builtin_plugins.wasm.host.functions import GuestCall, HostRefusal
 from hookgate.builtin_plugins.wasm.wire import (
+    LONG,
     FaultError,
     HttpRequest,
     HttpResponse,
@@ -41,6 +41,7 @@ from hookgate.builtin_plugins.wasm.wire import (
     WireFormError,
     as_content,
     as_written,
+    aside,
     read_answer,
 )
 from hookgate.channels import Connection, guest_channel

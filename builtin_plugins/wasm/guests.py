@@ -9,7 +9,6 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from hookgate import HookgateError, Host
-from hookgate.builtin_plugins.wasm.bounds import aside
 from hookgate.builtin_plugins.wasm.engine.limits import (
     GuestError,
     GuestRefusedError,
@@ -35,6 +34,7 @@ from hookgate.builtin_plugins.wasm.wire import (
     FaultError,
     WireForm,
     WireFormError,
+    aside,
     read_answer,
     written,
 )

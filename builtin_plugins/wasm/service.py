@@ -15,7 +15,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hookgate import STORE, HookgateError, Host, Tool, TurnError
-from hookgate.builtin_plugins.wasm.packages.loads import Loads
+from hookgate.builtin_plugins.wasm.packages.folders import Loads
 from hookgate.builtin_plugins.wasm.settings import WasmSettings
 from hookgate.kit.acceptance.acceptances import (
     AcceptanceBook,

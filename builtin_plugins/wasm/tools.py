@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from hookgate import Content, SessionKey, Taint, Tool, ToolResult, Turn, key_text
-from hookgate.builtin_plugins.wasm.bounds import aside
 from hookgate.builtin_plugins.wasm.engine.limits import GuestError
 from hookgate.builtin_plugins.wasm.host.functions import GuestCall
 from hookgate.builtin_plugins.wasm.wire import (
@@ -17,6 +16,7 @@ from hookgate.builtin_plugins.wasm.wire import (
     ToolRequest,
     WireFormError,
     as_content,
+    aside,
     read_answer,
 )
 

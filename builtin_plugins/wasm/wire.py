@@ -5,20 +5,22 @@ A guest exports some of `describe`, `handle_tool_call`, `parse_incoming`, `forma
 host answers ``{"ok": ...}`` or ``{"error": {"code": ..., "message": ...}}``.
 
 Keys that are not named here are errors, on both sides: a misspelt one would be passed over in
-silence. What may be left out has a default. What a guest says has the bounds of `bounded` and, of
-a request to the host, a size: both are held before anything is read.
+silence. What may be left out has a default. What a guest says has the bounds at the end of this
+module and, of a request to the host, a size: both are held before anything is read.
 """
 
 from __future__ import annotations
 
+import asyncio
+import re
 import reprlib
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Literal, ParamSpec, TypeAlias, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError
 from pydantic_core import to_json
 
 from hookgate import Content
-from hookgate.builtin_plugins.wasm.bounds import TooMuchError, hold
 from hookgate.wire import Documented, content_from_json, content_to_json, wrong_in_content
 
 EXPORTS: Final = ("describe", "handle_tool_call", "parse_incoming", "format_outgoing", "poll")
@@ -444,3 +446,119 @@ def _told(form: type[WireForm], error: ValidationError) -> str:
 
 def _keys(form: type[WireForm]) -> str:
     return ", ".join(field.alias or name for name, field in form.model_fields.items()) or "no keys"
+
+
+# -- The bounds of what a guest says, held before anything is made of it ---------
+
+# A parser makes an object of every value and an error of every wrong one, so that a million keys
+# are a gigabyte and seconds in which nothing else runs. Here the text alone is looked through:
+# the signs that make a value are counted, strings are stepped over, and the first bound that is
+# passed ends it. What a parser would take for a value is never more than what is counted here.
+
+KEYS = 64
+"""Keys of one object."""
+PARTS = 1_000
+"""Elements of one array."""
+DEPTH = 16
+"""Objects and arrays within each other."""
+VALUES = 20_000
+"""Values in all: a full page of messages has about half as many."""
+ESCAPES = 500_000
+"""Backslashes in all: each is a step of its own for a parser, which holds all threads meanwhile."""
+SCALAR = 64
+"""Characters of a number: those of a number of 64 bits, and of a float that is written out."""
+LONG = 32 * 1024
+"""Bytes from which something is read beside the event loop."""
+
+STEPS = 4 * VALUES
+"""Values, signs and blanks between them; there are as many only in what is no JSON."""
+TOKEN = re.compile(
+    rb"""[ \t\r\n:]{0,65536}+ (?: (?P<open>[{\[]) | (?P<close>[}\]]) | (?P<next>,) | (?P<text>")
+    | (?P<scalar>[^ \t\r\n:"{}\[\],]{1,65}+) )?""",
+    re.VERBOSE,
+)
+# In pieces: a match over megabytes would hold all threads of the process.
+ESCAPED = re.compile(rb'(?:\\.|[^"\\]{1,64}+){1,1024}+', re.DOTALL)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class TooMuchError(ValueError):
+    """It holds more than a bound; the text says what was found, and what was expected."""
+
+
+def hold(data: bytes) -> None:
+    """Look through JSON, and build nothing of it. What is no JSON is for the parser to tell.
+
+    Raises:
+        TooMuchError: It passes a bound.
+    """
+    if data.count(b"\\") > ESCAPES:
+        raise TooMuchError(_passed(ESCAPES, "backslashes"))
+    members: list[tuple[int, int]] = []
+    at = values = 0
+    for _ in range(STEPS):
+        token = TOKEN.match(data, at)
+        if token is None or token.end() == at:
+            return
+        at = token.end()
+        match token.lastgroup:
+            case "open":
+                members.append((1, KEYS if data[at - 1 : at] == b"{" else PARTS))
+                values += 1
+                if len(members) > DEPTH:
+                    raise TooMuchError(_passed(DEPTH, "objects and arrays within each other"))
+            case "next" if members:
+                count, most = members[-1]
+                if count == most:
+                    of = "keys in one object" if most == KEYS else "elements in one array"
+                    raise TooMuchError(_passed(most, of))
+                members[-1] = count + 1, most
+                values += 1
+            case "text":
+                at = _end_of_text(data, at)
+            case "scalar" if len(token["scalar"]) > SCALAR:
+                raise TooMuchError(_passed(SCALAR, "characters in one number"))
+            case "close" if members:
+                members.pop()
+        if values > VALUES:
+            raise TooMuchError(_passed(VALUES, "values"))
+        if not members and token.lastgroup:
+            return  # the value is over, or it is no JSON
+    raise TooMuchError(_passed(VALUES, "values"))
+
+
+def _end_of_text(data: bytes, at: int) -> int:
+    """Return where the string ends whose first character stands at `at`; the end without one."""
+    quote = -1
+    while True:
+        if quote < at:
+            quote = data.find(b'"', at)
+            if quote < 0:
+                return len(data)
+        escape = data.find(b"\\", at, quote)
+        if escape < 0:
+            return quote + 1
+        piece = ESCAPED.match(data, escape)
+        if piece is None:
+            return len(data)  # a backslash at the very end
+        at = piece.end()
+
+
+def _passed(most: int, what: str) -> str:
+    return f"found more than {most:,} {what}, expected at most {most:,}"
+
+
+async def aside(size: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call `function` on a thread where what it reads is long, so that the event loop goes on.
+
+    Args:
+        size: How long it is, in bytes or characters.
+        function: Reads it.
+        args: Its arguments.
+        kwargs: Its arguments by name.
+    """
+    if size < LONG:
+        return function(*args, **kwargs)
+    return await asyncio.to_thread(function, *args, **kwargs)

@@ -15,10 +15,11 @@ from hookgate.builtin_plugins.discovery.sources.manifests import (
     CONTENT,
     MANIFEST,
     SCHEMA,
+    SKILL,
     DeclaredCapability,
     read_manifest,
+    read_skill,
 )
-from hookgate.builtin_plugins.discovery.sources.skills import SKILL, read_skill
 from hookgate.catalogue import Whose
 from hookgate.kit.content.documents import Reading
 from hookgate.kit.content.files import stamp_of

@@ -12,13 +12,11 @@ from hookgate.builtin_plugins.discovery.sources.collection import read_catalogue
 from hookgate.builtin_plugins.discovery.sources.folders import Root, Scan, scan
 from hookgate.builtin_plugins.discovery.sources.manifests import (
     MANIFEST,
-    display_name,
-    read_manifest,
-)
-from hookgate.builtin_plugins.discovery.sources.skills import (
     NAME_FORM,
     SKILL,
+    display_name,
     is_skill_name,
+    read_manifest,
     read_skill,
 )
 from hookgate.catalogue import ExamplesError, checked_examples

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hookgate import Host, StoreError, Taint
-from hookgate.builtin_plugins.wasm.bounds import aside
 from hookgate.builtin_plugins.wasm.engine.calls import CallContext, HostFunction
 from hookgate.builtin_plugins.wasm.packages.grants import Granted
 from hookgate.builtin_plugins.wasm.wire import (
@@ -26,6 +25,7 @@ from hookgate.builtin_plugins.wasm.wire import (
     StoreRequest,
     WireForm,
     WireFormError,
+    aside,
     error_answer,
     ok_answer,
     read_form,

@@ -12,11 +12,17 @@ from typing import Any
 from urllib.parse import quote
 
 from hookgate import EGRESS, EgressDeniedError, EgressFailedError, Host, Secrets
-from hookgate.builtin_plugins.wasm.bounds import TooMuchError, aside, hold
 from hookgate.builtin_plugins.wasm.host.functions import HostRefusal
 from hookgate.builtin_plugins.wasm.packages.grants import SAFE, Granted, Place
 from hookgate.builtin_plugins.wasm.settings import WasmSettings
-from hookgate.builtin_plugins.wasm.wire import ErrorCode, HttpRequest, HttpResponse
+from hookgate.builtin_plugins.wasm.wire import (
+    ErrorCode,
+    HttpRequest,
+    HttpResponse,
+    TooMuchError,
+    aside,
+    hold,
+)
 from hookgate.kit.modules import httpx
 from hookgate.kit.url_grants import NotGrantedError, shown
 from hookgate.settings import MASK, MIN_MASKED

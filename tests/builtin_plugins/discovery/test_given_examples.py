@@ -16,8 +16,7 @@ from hookgate.builtin_plugins.discovery.index.engine import SearchEngine
 from hookgate.builtin_plugins.discovery.index.index import Surroundings
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.discovery.sources.collection import read_catalogue
-from hookgate.builtin_plugins.discovery.sources.manifests import read_manifest
-from hookgate.builtin_plugins.discovery.sources.skills import read_skill
+from hookgate.builtin_plugins.discovery.sources.manifests import read_manifest, read_skill
 from hookgate.builtin_plugins.embedding.onnx import OnnxModel, find_files
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings

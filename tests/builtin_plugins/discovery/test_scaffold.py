@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from tests.builtin_plugins.discovery.folders import manifest, problems, skill, write
 
+from hookgate.builtin_plugins.discovery.sources.manifests import read_skill
 from hookgate.builtin_plugins.discovery.sources.scaffold import Kind, check_path, create
-from hookgate.builtin_plugins.discovery.sources.skills import read_skill
 from hookgate.kit.content.problems import ContentError
 
 KINDS: list[tuple[Kind, set[str]]] = [

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from tests.builtin_plugins.discovery.folders import problems, skill, write
 
-from hookgate.builtin_plugins.discovery.sources.manifests import DeclaredCapability
-from hookgate.builtin_plugins.discovery.sources.skills import read_skill
+from hookgate.builtin_plugins.discovery.sources.manifests import DeclaredCapability, read_skill
 from hookgate.kit.content.files import CONTENT_BYTES
 from hookgate.kit.content.problems import ContentError
 

@@ -12,22 +12,20 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.support.examples import examples
 
-from hookgate.builtin_plugins.wasm.bounds import (
+from hookgate.builtin_plugins.wasm.wire import (
     DEPTH,
     ESCAPES,
     KEYS,
     LONG,
     PARTS,
     VALUES,
-    TooMuchError,
-    aside,
-    hold,
-)
-from hookgate.builtin_plugins.wasm.wire import (
     FaultError,
     Sent,
     ToolAnswer,
+    TooMuchError,
     WireFormError,
+    aside,
+    hold,
     read_form,
 )
 

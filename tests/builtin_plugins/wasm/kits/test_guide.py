@@ -7,7 +7,6 @@ from dataclasses import fields
 
 import pytest
 
-from hookgate.builtin_plugins.wasm import bounds as bounded
 from hookgate.builtin_plugins.wasm import wire
 from hookgate.builtin_plugins.wasm.engine.limits import Limits
 from hookgate.builtin_plugins.wasm.wire import HOST_FUNCTIONS, REQUEST_BYTES, read_form
@@ -68,11 +67,11 @@ def test_the_sizes_of_requests_and_the_bounds_of_words_are_those_that_count() ->
 
     assert {name: int(most.replace(",", "")) for name, most in sizes} == REQUEST_BYTES
     for most, what in (
-        (bounded.KEYS, "keys in one object"),
-        (bounded.PARTS, "elements in one array"),
-        (bounded.DEPTH, "objects and arrays within each"),
-        (bounded.VALUES, "values"),
-        (bounded.SCALAR, "characters in one number"),
-        (bounded.ESCAPES, "backslashes in all"),
+        (wire.KEYS, "keys in one object"),
+        (wire.PARTS, "elements in one array"),
+        (wire.DEPTH, "objects and arrays within each"),
+        (wire.VALUES, "values"),
+        (wire.SCALAR, "characters in one number"),
+        (wire.ESCAPES, "backslashes in all"),
     ):
         assert f"{most:,} {what}" in table
