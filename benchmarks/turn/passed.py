@@ -7,7 +7,10 @@ asked in turns within one run, and the CPU time of the serving process is read. 
 ``--litellm PYTHON`` (or $HOOKGATE_LITELLM), an interpreter with ``litellm[proxy]`` installed, its
 proxy takes part, which judges and records nothing.
 
-    python -m benchmarks.turn.passed [--quick] [--litellm PYTHON]
+    python -m benchmarks.turn.passed [--quick] [--rounds ROUNDS EACH]
+        [--litellm PYTHON] [--before CHECKOUT]
+
+With ``--before``, the gateway of another checkout, with the same libraries, is asked in turns too.
 """
 
 from __future__ import annotations
@@ -178,13 +181,14 @@ SERVERS: dict[str, Any] = {"upstream": upstream, "relay": relay, "gateway": gate
 
 
 @contextmanager
-def running(name: str, **settings: Any) -> Iterator[Running]:
-    """Run a server in a process of its own."""
+def running(name: str, *, checkout: str = "", **settings: Any) -> Iterator[Running]:
+    """Run a server in a process of its own, with the code of this checkout or of another one."""
     port = free_port()
     given = json.dumps({"port": port, **settings})
     command = [sys.executable, "-m", "benchmarks.turn.passed", "--serve", name, given]
     headers = {"authorization": f"Bearer {settings.get('token', 'none')}"}
-    with started(command, port) as process:
+    source = {"PYTHONPATH": str(Path(checkout) / "src")} if checkout else None
+    with started(command, port, source) as process:
         yield Running(process, f"http://127.0.0.1:{port}", headers)
 
 
@@ -245,13 +249,27 @@ def figures(found: dict[str, list[Any]], together: float) -> list[Figure]:
     early, late = (statistics.median(found[name][1]) for name in ("relay", "gateway"))
     against = "the bare relay"
     beside: list[Figure] = []
+    if "before" in found:
+        cpu, first = (statistics.median(found["before"][which]) for which in (0, 1))
+        beside += [
+            Figure(name="CPU of the gateway before", value=cpu, unit="ms"),
+            Figure(
+                name="before: first piece, later by",
+                value=first - early,
+                unit="ms",
+                against=against,
+            ),
+        ]
     if "litellm" in found:
         cpu, first = (statistics.median(found["litellm"][which]) for which in (0, 1))
-        beside = [
+        beside += [
             Figure(name="CPU of LiteLLM's proxy", value=cpu, unit="ms"),
             Figure(name="CPU of the gateway", value=guarded / cpu, unit="ratio", against=PROXY),
             Figure(
-                name="its first piece, later by", value=first - early, unit="ms", against=against
+                name=f"{PROXY}: first piece, later by",
+                value=first - early,
+                unit="ms",
+                against=against,
             ),
         ]
     return [
@@ -282,6 +300,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a short form")
     named = os.environ.get("HOOKGATE_LITELLM", "")
     parser.add_argument("--litellm", metavar="PYTHON", default=named)
+    parser.add_argument("--rounds", nargs=2, type=int, metavar=("ROUNDS", "EACH"))
+    parser.add_argument("--before", metavar="CHECKOUT", default="", help="another checkout")
     parser.add_argument("--serve", nargs=2, metavar=("NAME", "SETTINGS"), help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.serve:
@@ -291,7 +311,7 @@ def main() -> None:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(SERVERS[name](**json.loads(settings)))
         return
-    rounds, each = (1, 3) if chosen.quick else (15, 40)
+    rounds, each = chosen.rounds or ((1, 3) if chosen.quick else (15, 40))
     with tempfile.TemporaryDirectory() as home, ExitStack() as stack:
         model = stack.enter_context(running("upstream"))
         servers = {
@@ -300,6 +320,17 @@ def main() -> None:
                 running("gateway", to=model.url, home=home, token=new_token()[0])
             ),
         }
+        if chosen.before:
+            other = stack.enter_context(tempfile.TemporaryDirectory())
+            servers["before"] = stack.enter_context(
+                running(
+                    "gateway",
+                    checkout=chosen.before,
+                    to=model.url,
+                    home=other,
+                    token=new_token()[0],
+                )
+            )
         if chosen.litellm:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             port = int(model.url.rpartition(":")[2])
