@@ -158,15 +158,12 @@ def _answers(sample: Sample, texts: Sequence[str], vectors: Vectors) -> list[Ans
 def _tier_tokens(sample: Sample, answers: Sequence[Answer], counter: TokenCounter) -> float:
     """Return the mean tokens of the tiers, which keep to their budgets as `counter` sees them."""
     assembler = Assembler(TierBudgets(), counter)
-    tiers = (
-        (
-            assembler.tier0(sample.rows, 1),
-            assembler.tier1(answer.entries),
-            assembler.tier2(answer.entries),
-        )
-        for answer in answers
-    )
-    return float(np.mean([counter.count(render(three)) for three in tiers]))
+    shown = []
+    for answer in answers:
+        two = assembler.tier2(answer.entries)
+        one = assembler.tier1(answer.entries, detailed=two.ids)
+        shown.append(counter.count(render([assembler.tier0(sample.rows, 1), one, two])))
+    return float(np.mean(shown))
 
 
 def _request_tokens(sample: Sample, answers: Sequence[Answer], counter: TokenCounter) -> float:
@@ -175,13 +172,9 @@ def _request_tokens(sample: Sample, answers: Sequence[Answer], counter: TokenCou
     for answer in answers:
         entries = answer.entries[: len(answer.chosen)]
         offered = {sample.rows[place].name for place in answer.chosen}
-        text = render(
-            [
-                assembler.tier0(sample.rows, 1),
-                assembler.tier1(entries),
-                assembler.tier2(entries, offered=offered),
-            ]
-        )
+        two = assembler.tier2(entries, offered=offered)
+        one = assembler.tier1(entries, offered=offered, detailed=two.ids)
+        text = render([assembler.tier0(sample.rows, 1), one, two])
         totals.append(counter.count(text) + counter.count(sample.declared(answer.chosen)))
     return float(np.mean(totals))
 

@@ -304,7 +304,8 @@ class Discoverer:
             )
         zero = await self.entries.map(zero, self.counter)
         entries = await self.entries.of(found, settings.tier1_top_k, details=settings.tier2_top_k)
-        one, two = assembler.tier1(entries), assembler.tier2(entries, offered=offered)
+        two = assembler.tier2(entries, offered=offered)
+        one = assembler.tier1(entries, offered=offered, detailed=two.ids)
         taint = taint_of(entry.found.row for entry in entries)
         if taint:
             one, two = replace(one, taint=taint), replace(two, taint=taint)

@@ -135,8 +135,9 @@ async def test_a_question_about_github_shows_the_tool_that_its_skill_needs(home:
     async with running(home, script) as gate:
         await gate.chat("Which issues are open in our GitHub repository?")
     seen = context(script.requests[0])
-    assert "github (skill). Work with GitHub" in seen
-    assert "cli_executor (tool), needed by github. Execute a program" in seen
+    assert "github (skill), see below" in seen
+    assert seen.count("Work with GitHub") == 1
+    assert "cli_executor (tool), needed by github, offered" in seen
     assert "Use `gh issue list` for issues" in seen
     # What is needed can be called, too.
     assert offered(script.requests[0]) == ["cli_executor", "discover_capabilities"]
@@ -240,7 +241,7 @@ async def test_a_skill_that_appears_is_found_and_one_that_goes_is_not(home: Path
             shutil.rmtree(folder)
             await indexed(False)
             await gate.chat(question)
-    assert "sourdough (skill). Bake sourdough" in context(script.requests[0])
+    assert "Kind: skill\nBake sourdough" in context(script.requests[0])
     assert "sourdough (skill)" not in context(script.requests[1])
 
 

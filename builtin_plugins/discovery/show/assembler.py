@@ -30,6 +30,9 @@ T = TypeVar("T")
 
 HEAD = "Relevant capabilities:"
 
+OFFERED, BELOW = ", offered", ", see below"
+"""Where a capability's line says where it is said what it is for."""
+
 RELATIONS: dict[EdgeType | None, str] = {
     "DEPENDS_ON": "needed by",
     "COMPOSED_WITH": "often used with",
@@ -113,11 +116,20 @@ class Assembler:
         self._maps = kept
         return tier
 
-    def tier1(self, entries: Sequence[ShownEntry]) -> Tier:
+    def tier1(
+        self,
+        entries: Sequence[ShownEntry],
+        *,
+        offered: Collection[str] = (),
+        detailed: Collection[str] = (),
+    ) -> Tier:
         """Return a line for each of the best found capabilities, then for pulled-in ones.
 
         Args:
             entries: Best first. Nobody's line is longer than the budget of an entry.
+            offered: Names of tools whose schemas go with the request anyway: these say what they
+                are for.
+            detailed: The ids of those whose details stand behind the lines, and say it.
         """
         entries = _once(entries)
         if not entries:
@@ -135,7 +147,12 @@ class Assembler:
                 lead, tail = "- ", f", {relation} {_name(names.get(parent, parent))}"
             else:
                 lead, tail = f"{len(ids) + 1}. ", ""
-            line = self._line(lead, tail, entry)
+            elsewhere = ""
+            if _is_offered(entry.found.row, offered):
+                elsewhere = OFFERED
+            elif entry.found.row.id in detailed:
+                elsewhere = BELOW
+            line = self._line(lead, tail, entry, elsewhere)
             longer = f"{text or HEAD}\n{line}"
             if line and self._counter.count(longer) <= self._budgets.tier1:
                 text = longer
@@ -152,11 +169,15 @@ class Assembler:
 
         Args:
             entries: Best first; pulled-in ones are not shown.
-            offered: Names of tools whose schemas go with the request anyway: they are not
-                repeated here.
+            offered: Names of tools whose schemas go with the request anyway: what has no more to
+                say than that is left out.
         """
         found = [entry for entry in _once(entries) if not entry.found.pulled_by]
-        found = found[: self._budgets.top_details]
+        found = [
+            entry
+            for entry in found[: self._budgets.top_details]
+            if entry.content.strip() or not _is_offered(entry.found.row, offered)
+        ]
         if not found:
             return Tier()
         texts = self._shared_out(found, offered)
@@ -173,23 +194,25 @@ class Assembler:
 
     # -- tier 1 ----------------------------------------------------------------------
 
-    def _line(self, lead: str, tail: str, entry: ShownEntry) -> str:
+    def _line(self, lead: str, tail: str, entry: ShownEntry, elsewhere: str) -> str:
         """Return an entry's line, written once; "" where not even a part of its name fits."""
-        key = ("line", self._budgets.entry, lead, tail)
-        return written(entry, key, lambda: self._summary(lead, tail, entry))
+        key = ("line", self._budgets.entry, lead, tail, elsewhere)
+        return written(entry, key, lambda: self._summary(lead, tail, entry, elsewhere))
 
-    def _summary(self, lead: str, tail: str, entry: ShownEntry) -> str:
+    def _summary(self, lead: str, tail: str, entry: ShownEntry, elsewhere: str) -> str:
         row = entry.found.row
         needs = row.required_secrets or row.required_tools
         mark = ""
         if not row.available:
             mark = f" (not available: needs {_listed(needs, 3)})" if needs else " (not available)"
-        head = f"{lead}{_name(row.name)} ({row.kind}){mark}{tail}"
-        description = one_line(entry.description)
+        head = f"{lead}{_name(row.name)} ({row.kind}){mark}{tail}{elsewhere}"
+        description = "" if elsewhere else one_line(entry.description)
+        in_schema = elsewhere == OFFERED or (elsewhere and entry.schema)
+        parameters = () if in_schema else row.parameters
         required = () if mark and needs == row.required_tools else row.required_tools
-        lists = [("Params", row.parameters), ("Requires", required)]
+        lists = [("Params", parameters), ("Requires", required)]
 
-        longest = max(len(row.parameters), len(required))
+        longest = max(len(parameters), len(required))
         for length in (longest, *(length for length in LIST_LENGTHS if length < longest)):
             listed = [f"{title}: {_listed(names, length)}" for title, names in lists if names]
             if self._fits(line := _sentences([head, description, *listed])):

@@ -386,15 +386,32 @@ def test_details_are_the_whole_schema_and_text() -> None:
 
 
 def test_a_schema_that_goes_with_the_request_is_not_repeated() -> None:
-    skill = row("web-search", "skill")
+    skill, more = row("web-search", "skill"), entry(SERPER, schema=SCHEMA, content="Quote.")
 
-    tier = assembler().tier2(
-        [entry(SERPER, schema=SCHEMA), entry(skill, schema=SCHEMA)], offered={"web-search"}
-    )
+    tier = assembler().tier2([more, entry(skill, schema=SCHEMA)], offered={"web-search"})
 
     first, second = tier.text.split("# Web Search")[1:]
     assert "Schema" not in first
     assert "## Input Schema\nquery" in second
+
+
+def test_what_stands_in_the_request_or_below_is_not_said_twice() -> None:
+    entries = [entry(SERPER, schema=SCHEMA), entry(GITHUB, content="Ask first."), entry(SEARCH)]
+    made = assembler()
+
+    two = made.tier2(entries, offered={"web-search"})
+    one = made.tier1(entries, offered={"web-search"}, detailed=two.ids)
+
+    assert one.text == (
+        "Relevant capabilities:\n"
+        "1. web-search (tool), offered\n"
+        "2. github (skill), see below. Requires: cli-executor"
+    )
+    assert two.text == (
+        "# Github\nKind: skill | Category: developer-tools\n"
+        "Use the GitHub CLI for issues, PRs, repos\n\nAsk first.\n\nRequired tools: cli-executor"
+    )
+    assert made.tier1(entries).text.count("Search the web") == 1
 
 
 def test_only_the_best_two_found_are_shown_in_full() -> None:

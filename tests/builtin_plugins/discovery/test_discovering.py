@@ -270,7 +270,7 @@ async def test_words_are_changed_as_a_sanitizer_says(engine: SearchEngine) -> No
     bad = loaded(row("mailer", "Send evil mail."), "Write evil mail.\n\nevil evil!")
     found = await Made(engine, [bad])("send mail")
     assert "evil" not in Discoverer.render_for_prompt(found)
-    assert "Send  mail." in found.tiers[1].text or "Send mail." in found.tiers[1].text
+    assert "Send  mail." in found.tiers[2].text or "Send mail." in found.tiers[2].text
 
 
 async def test_content_that_is_rejected_hides_the_row(engine: SearchEngine) -> None:
@@ -467,7 +467,8 @@ async def test_names_and_facts_of_rows_pass_the_sanitizers_too(engine: SearchEng
     text = "".join(tier.text for tier in found.tiers[1:])
     assert FORBIDDEN not in text
     assert "evil" not in text
-    assert "mailer (tool). Send mail. Params: to" in text
+    assert "mailer (tool), see below. Params: to" in text
+    assert "Kind: tool\nSend mail." in text
 
 
 @pytest.mark.parametrize("category", [f"mail, {FORBIDDEN}", "evil mail"])
