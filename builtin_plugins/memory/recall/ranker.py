@@ -209,23 +209,33 @@ def _relevance(
 
 
 def _flow(scored: Sequence[Scored]) -> None:
-    """Put together what speaks for each turn, and let it flow."""
-    words = max((float(one.words.max(initial=0)) for one in scored), default=0) or 1.0
-    meaning = max((float(one.meaning.max(initial=0)) for one in scored), default=0) or 1.0
-    for one in scored:
+    """Put together what speaks for each turn, and let it flow.
+
+    What was only asked, which is left out, is no measure of the others: it may be the message
+    word for word, and says nothing of its sitting.
+    """
+    said = [~one.asks for one in scored]
+    words = max(map(_most, [one.words for one in scored], said), default=0) or 1.0
+    meaning = max(map(_most, [one.meaning for one in scored], said), default=0) or 1.0
+    for one, answers in zip(scored, said, strict=True):
         own = one.known + np.float32(MEANING / meaning) * one.meaning
         held = np.flatnonzero(one.words)
         own[held] += WORDS * np.power(one.words[held] / words, WORDS_POWER)
+        own[one.asks] = np.minimum(own[one.asks], WORDS + MEANING)
         before, after = moved(own, one.before), moved(own, one.after)
         sums = own + one.from_before * before + one.from_after * after + one.flat
         sums += FROM_FARTHER * (moved(before, one.before) + moved(after, one.after))
         best = np.zeros(max(one.index.sittings, 1), np.float32)
-        np.maximum.at(best, one.sitting, own)
+        np.maximum.at(best, one.sitting[answers], own[answers])
         sums += SITTING * best[one.sitting]
         if one.later is not None:
             sums[one.later] = -np.inf
         sums[one.asks] = -np.inf
         one.own, one.sum = own, sums
+
+
+def _most(values: Floats, among: npt.NDArray[np.bool_]) -> float:
+    return float(values[among].max(initial=0))
 
 
 def _feed_back(scored: Sequence[Scored], query: Query, direction: Floats | None) -> bool:

@@ -719,3 +719,24 @@ async def test_a_turn_is_not_shown_what_its_user_has_only_asked(episodes: Episod
     shown = {hit.turn for hit in await episodes.search([A], question, floor=lambda _: None)}
     assert every == {"turn_1", "turn_2", "turn_3"}, "who looks for it finds it"
     assert shown == {"turn_2", "turn_3"}
+
+
+async def test_what_was_only_asked_is_no_measure_of_what_is_shown(episodes: Episodes) -> None:
+    question, later = "Where does my sister live?", timedelta(days=3)
+    answer, beside = "My sister has found a flat in Nice.", "It rains and rains here."
+    said = [
+        utterance(1, answer),
+        *(replace(utterance(n, "A day like others."), at=START + later) for n in range(2, 5)),
+        replace(utterance(5, beside), at=START + later),
+    ]
+    await episodes.learn(said)
+
+    async def worth() -> dict[str, float]:
+        hits = await episodes.search([A], question, floor=lambda _: None)
+        return {hit.text: hit.score / hits[0].score for hit in hits}
+
+    before = await worth()
+    await episodes.learn([replace(utterance(6, question), at=START + later)])
+    after = await worth()
+
+    assert before[answer] == after[answer] == 1
