@@ -27,7 +27,7 @@ LEAST_TOKENS = 8
 
 MORE = "[More of it]"
 
-CUT = 0.6
+CUT = 0.5
 """What a turn has to be worth for a line, beside the best one."""
 
 MOST_LINES = 200
