@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from sqlalchemy import select
+from tests.builtin_plugins.policy.conftest import near
 from tests.support.script import until
 
 from hookgate.builtin_plugins.metering.tables.ledger import CALLS
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from hookgate.core.host import Host
     from hookgate.gateway import Gateway
     from hookgate.kit.testing.model import ScriptedModel
+
+__all__ = ["near"]
 
 ROOT = Path(__file__).parents[3]
 
@@ -101,6 +104,7 @@ async def asking(
         yield gateway, own
 
 
+@pytest.mark.usefixtures("near")
 async def test_every_operation_over_the_wire_leaves_a_row_for_each_request_of_a_model(
     gateway: Callable[..., AbstractAsyncContextManager[Gateway]], model: ScriptedModel
 ) -> None:

@@ -79,11 +79,13 @@ def test_use_past_a_hold_counts_once_when_another_has_charged_a_gateway_that_han
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_so_it_is_in_many_orders(runner: asyncio.Runner, tmp_path: Path) -> None:
-    check(runner, tmp_path, StorageSettings(), 60)
+def test_so_it_is_in_many_orders(runner: asyncio.Runner, tmp_path: Path, short: bool) -> None:
+    check(runner, tmp_path, StorageSettings(), 15 if short else 60)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_so_it_is_on_postgresql(runner: asyncio.Runner, tmp_path: Path, url: str) -> None:
-    check(runner, tmp_path, StorageSettings(url=SecretStr(url)), 10)
+def test_so_it_is_on_postgresql(
+    runner: asyncio.Runner, tmp_path: Path, url: str, short: bool
+) -> None:
+    check(runner, tmp_path, StorageSettings(url=SecretStr(url)), 4 if short else 10)
