@@ -5,7 +5,9 @@ bare aiohttp relay, which reads it and passes it on and the answer back, and to 
 its plugins, policy, metering and audit among them. All servers are processes of their own; both are
 asked in turns within one run, and the CPU time of the serving process is read. With
 ``--litellm PYTHON`` (or $HOOKGATE_LITELLM), an interpreter with ``litellm[proxy]`` installed, its
-proxy takes part, which judges and records nothing.
+proxy takes part, which judges and records nothing. With ``LITELLM_RUST=true`` in the environment it
+is in its Rust mode, which the wheel of PyPI has for this path; a server of it that is Rust alone is
+not out (announced for December 2026; neither PyPI nor npm has one, looked up on 2026-11-27).
 
     python -m benchmarks.turn.passed [--quick] [--rounds ROUNDS EACH]
         [--litellm PYTHON] [--before CHECKOUT]
