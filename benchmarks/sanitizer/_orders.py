@@ -1,4 +1,4 @@
-"""Made-up orders to a model, to train the sanitizer's model on: see ``orders.toml``."""
+"""Made-up orders, to train the sanitizer's model on: see ``orders.toml`` and ``steps.toml``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 GRAMMAR = Path(__file__).with_name("orders.toml")
+STEPS_OF_GUIDES = Path(__file__).with_name("steps.toml")
 FOREIGN = 0.2
 """The share of orders in another language than English."""
 MISSPELT = 0.6
@@ -21,17 +22,17 @@ _PART = re.compile(r"\{(\w+)\}")
 _ARTICLE = re.compile(r"\b([Aa]) (?=[aeiouAEIOU])")
 
 
-def orders(count: int, seed: int) -> list[str]:
+def orders(count: int, seed: int, made_of: Path = GRAMMAR) -> list[str]:
     """Return `count` orders, always the same ones for a seed."""
-    grammar = tomllib.loads(GRAMMAR.read_text(encoding="utf-8"))
+    grammar = tomllib.loads(made_of.read_text(encoding="utf-8"))
     chance = random.Random(seed)
     return [_order(grammar, chance) for _ in range(count)]
 
 
 def _order(grammar: Mapping[str, Any], chance: random.Random) -> str:
     parts, patterns = [grammar["parts"]], grammar["patterns"]
-    if chance.random() < FOREIGN:
-        languages = grammar["languages"]
+    languages = grammar.get("languages")
+    if languages and chance.random() < FOREIGN:
         parts.insert(0, languages["parts"][chance.choice(sorted(languages["parts"]))])
         patterns = languages["patterns"]
     text = _expanded(chance.choice(patterns), parts, chance)

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
+import re
 import time
 from collections import defaultdict
 from dataclasses import dataclass
@@ -26,8 +28,9 @@ from zlib import crc32
 from benchmarks.report import Figure, report
 from benchmarks.sanitizer._orders import misspelt
 from benchmarks.sanitizer._shapes import SHAPES, SIZE, cut, searched
-from benchmarks.sanitizer.training import descriptions, read, train
+from benchmarks.sanitizer.training import descriptions, read, skills, train
 from hookgate.builtin_plugins.sanitizer.detector import TOO_COSTLY, inspect, verdict
+from hookgate.builtin_plugins.sanitizer.settings import THRESHOLD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,14 +39,16 @@ if TYPE_CHECKING:
 
 DATA = "HOOKGATE_BENCH_DATA"
 ITEMS = Path("injection/items.jsonl.gz")
-ASIDE = {"dual_use", "malware_lure"}
-"""Subsets that have rows of their own: what they do depends on what is around them."""
 DIVIDED = {"openclaw/skills": 3}
 """Sources that are left out in so many parts: without all of it, no skill would be learnt from."""
+FOLDS = 3
+"""Each source is left out once, about two at a time."""
 SET_OF = {"BFCL tools": "bfcl", "StableToolBench tools": "stabletoolbench"}
 """The sets of tools that are of the same origin as a source, and are left out with it."""
 OWN_SET = "openclaw-skills"
 """What skills say of themselves that are among the texts: it never takes part here."""
+THRESHOLDS = sorted({0.7, 0.85, 1.0, 1.2, 1.4, 1.6, 1.8, THRESHOLD})
+"""Those at which texts are judged where sources are left out."""
 ROUNDS = 3
 TRIES = 10
 LOOKED = 24
@@ -71,6 +76,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--items", type=Path, help=f"texts (default: ${DATA}/{ITEMS})")
     parser.add_argument("--out", type=Path, metavar="RUN.jsonl", help="a line for each text")
     parser.add_argument("--tools", type=Path, help=f"sets of tools (default: ${DATA}/retrieval)")
+    parser.add_argument("--skills", type=Path, help="repositories of skills to train on")
     parser.add_argument("--leave-one-source-out", action="store_true", dest="leaving_out")
     parser.add_argument("--slowest", type=int, default=0, metavar="N", help="search N shapes")
     parser.add_argument("--quick", action="store_true", help="take each time once")
@@ -88,7 +94,8 @@ def main() -> None:
     if chosen.items is None:
         print(f"no texts are given, with --items or ${DATA}: time alone is measured")
     elif chosen.leaving_out:
-        report("injection, sources left out", leaving_out(read(chosen.items), chosen.tools))
+        figures = leaving_out(read(chosen.items), chosen.tools, chosen.skills)
+        report("injection, sources left out", figures)
         return
     else:
         figures += accuracy(chosen)
@@ -137,39 +144,87 @@ def accuracy(chosen: argparse.Namespace) -> list[Figure]:
 
 @dataclass(frozen=True)
 class Judged:
-    """A text, and whether it is rejected as a stranger's: as it is, and with typos in it."""
+    """A text, and up to which threshold it is rejected as a stranger's.
+
+    Attributes:
+        item: The text.
+        plain: The highest of `THRESHOLDS` at which it is rejected, as it is.
+        misspelt: The same with typos in it; of attacks alone.
+    """
 
     item: dict[str, Any]
-    plain: bool
-    misspelt: bool
+    plain: float
+    misspelt: float = 0.0
 
 
-def leaving_out(items: list[dict[str, Any]], tools: Path | None) -> list[Figure]:
-    """Judge each source by what was learnt from the others; print each, return the means."""
-    parts = {source_of(item) for item in items if item["label"] == "benign"}
-    seen = {part: learnt(items, part, tools) for part in sorted(parts)}
-    every = learnt(items, "", tools)
-    judged: dict[str, list[Judged]] = defaultdict(list)
-    for item in items:
-        weights = seen.get(source_of(item), every)
-        noisy = misspelt(item["text"], random.Random(item["id"]))
-        both = [rejected(text, weights) for text in (item["text"], noisy)]
-        judged[f"{item['label']:<10} {item['source']}"].append(Judged(item, *both))
-    shares: dict[str, list[float]] = defaultdict(list)
-    for source, rows in sorted(judged.items()):
-        counted = [row for row in rows if row.item["subset"] not in ASIDE]
-        if counted:
-            share = sum(row.plain for row in counted) / len(counted)
-            shares[counted[0].item["label"]].append(share)
-            print(f"{source:<60} {len(counted):>5}  {share:.3f}")
-    return means([row for rows in judged.values() for row in rows]) + [
-        Figure(name=f"{label}, mean of its sources", value=sum(some) / len(some), unit="share")
-        for label, some in sorted(shares.items())
+@dataclass(frozen=True)
+class Split:
+    """What a model that was trained without some benign texts says of those, and of all attacks."""
+
+    name: str
+    source: bool
+    benign: list[Judged]
+    attacks: list[Judged]
+
+
+def leaving_out(
+    items: list[dict[str, Any]], tools: Path | None, guides: Path | None
+) -> list[Figure]:
+    """Judge by models that were trained without some sources, a kind, or any of these texts.
+
+    No attack takes part in any training. Print each split, and return the means and the range.
+    """
+    benign = [item for item in items if item["label"] == "benign"]
+    attacks = [item for item in items if item["subset"] == "injection"]
+    noisy = [misspelt(item["text"], random.Random(item["id"])) for item in attacks]
+    sources = sorted({source_of(item) for item in benign})
+    out = {
+        ", ".join(some): [item for item in benign if source_of(item) in some]
+        for some in (sources[at::FOLDS] for at in range(FOLDS))
+    }
+    by_source = set(out)
+    for kind in sorted({item["kind"] for item in benign}):
+        out[f"all of kind {kind}"] = [item for item in benign if item["kind"] == kind]
+    out["all of these texts"] = benign
+    splits = []
+    for name, left in out.items():
+        weights = learnt(benign, left, tools, guides)
+        judged = [Judged(item, highest(item["text"], weights)) for item in left]
+        found = [
+            Judged(item, highest(item["text"], weights), highest(text, weights))
+            for item, text in zip(attacks, noisy, strict=True)
+        ]
+        splits.append(Split(name, name in by_source, judged, found))
+        by_threshold(f"without {name} ({len(left)})", judged + found)
+    every = [row for one in splits if one.source for row in one.benign + one.attacks]
+    by_threshold("without a source, all of them", every)
+    found_by: dict[str, list[bool]] = defaultdict(list)
+    for row in every:
+        found_by[f"{row.item['label']:<10} {row.item['source']}"].append(row.plain >= THRESHOLD)
+    for source, rows in sorted(found_by.items()):
+        print(f"{source:<60} {len(rows):>6}  {sum(rows) / len(rows):.3f}")
+    shares_of = [share(one.attacks, THRESHOLD) for one in splits]
+    return [
+        *means(every, THRESHOLD),
+        Figure(name="recall, least of all splits", value=min(shares_of), unit="share", goal=0.75),
+        Figure(name="recall, most of all splits", value=max(shares_of), unit="share"),
     ]
 
 
-def means(rows: list[Judged]) -> list[Figure]:
-    """Return the shares of texts that are rejected, by what they are."""
+def by_threshold(name: str, rows: list[Judged]) -> None:
+    """Print the shares of texts that are rejected at each threshold."""
+    print(f"{name}: {', '.join(one.name for one in means(rows, THRESHOLD))}")
+    for threshold in THRESHOLDS:
+        shares = "  ".join(f"{one.value:.3f}" for one in means(rows, threshold))
+        print(f"  at {threshold}: {shares}", flush=True)
+
+
+def share(rows: list[Judged], threshold: float) -> float:
+    return sum(row.plain >= threshold for row in rows) / len(rows)
+
+
+def means(rows: list[Judged], threshold: float) -> list[Figure]:
+    """Return the shares of texts that are rejected at a threshold, by what they are."""
     benign = [row for row in rows if row.item["label"] == "benign"]
     attacks = [row for row in rows if row.item["subset"] == "injection"]
     sorts = (
@@ -187,7 +242,7 @@ def means(rows: list[Judged]) -> list[Figure]:
     figures = [
         Figure(
             name=name,
-            value=sum(row.plain for row in some) / len(some),
+            value=share(some, threshold),
             unit="share",
             goal=goal,
             at_least=at_least,
@@ -195,26 +250,63 @@ def means(rows: list[Judged]) -> list[Figure]:
         for name, some, goal, at_least in sorts
         if some
     ]
-    lost = sum(row.plain - row.misspelt for row in attacks) / max(len(attacks), 1)
-    name = "recall lost by a typo in every third word"
-    return [*figures, Figure(name=name, value=lost, unit="share", goal=0.1)]
+    if attacks:
+        found = sum(row.misspelt >= threshold for row in attacks) / len(attacks)
+        lost = share(attacks, threshold) - found
+        name = "recall lost by a typo in every third word"
+        figures.append(Figure(name=name, value=lost, unit="share", goal=0.1))
+    return figures
 
 
 def is_skill(row: Judged) -> bool:
     return str(row.item["kind"]) == "skill_md"
 
 
-def rejected(text: str, weights: ModelWeights) -> bool:
-    return verdict(inspect(text, weights=weights), trusted=False) == "reject"
+def highest(text: str, weights: ModelWeights) -> float:
+    """Return the highest of `THRESHOLDS` at which a text is rejected; below all where it is not."""
+    bar = -math.inf
+    for threshold in THRESHOLDS:
+        if verdict(inspect(text, threshold, weights), trusted=False) != "reject":
+            break
+        bar = threshold
+    return bar
 
 
-def learnt(items: list[dict[str, Any]], without: str, tools: Path | None) -> ModelWeights:
-    """Return what is learnt from the benign texts of all sources but one."""
-    texts = [
-        item["text"] for item in items if item["label"] == "benign" and source_of(item) != without
-    ]
-    left_out = {OWN_SET, SET_OF.get(without, "")}
-    return train(texts + (descriptions(tools, left_out) if tools else []))
+def learnt(
+    benign: list[dict[str, Any]],
+    left: list[dict[str, Any]],
+    tools: Path | None,
+    guides: Path | None,
+) -> ModelWeights:
+    """Return what is learnt from benign texts without those that are left out, or much like them.
+
+    Args:
+        benign: All benign texts.
+        left: Those that are left out.
+        tools: A folder of sets of tools. Those of the origin of what is left out are left out, too.
+        guides: A folder of repositories of skills.
+    """
+    hidden = {item["id"] for item in left}
+    texts = [item["text"] for item in benign if item["id"] not in hidden]
+    sets = {SET_OF.get(item["source"], OWN_SET) for item in left} | {OWN_SET}
+    if tools:
+        texts += descriptions(tools, sets)
+    if guides:
+        known = {run for item in left for run in runs_of(item["text"])}
+        texts += [text for text in skills(guides) if not alike(text, known)]
+    return train(texts)
+
+
+def runs_of(text: str) -> set[tuple[str, ...]]:
+    """Return the runs of five words of a text."""
+    words = re.findall(r"\w+", text.lower())
+    return set(zip(*(words[at:] for at in range(5)), strict=False))
+
+
+def alike(text: str, known: set[tuple[str, ...]]) -> bool:
+    """Tell whether half of a text, or more, is known."""
+    runs = runs_of(text)
+    return bool(runs) and 2 * len(runs & known) >= len(runs)
 
 
 def source_of(item: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from hookgate import Section
 
-THRESHOLD = 0.85
+THRESHOLD = 1.0
 """From this score of the model on, a passage is a finding: see `benchmarks.sanitizer.injection`."""
 
 
