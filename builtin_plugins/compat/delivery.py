@@ -249,6 +249,11 @@ class AnswerDelivery:
         assert isinstance(self._writer, ResponsesWriter), "no other wire asks for it later"
         return self._writer.head()
 
+    def upstream(self) -> Mapping[str, Any]:
+        """Return who keeps the answers that a response was made of, and their ids there."""
+        ids = self._writer.came_from if isinstance(self._writer, ResponsesWriter) else []
+        return {"provider": self._handle.turn[RAN].provider, "ids": ids} if ids else {}
+
     def queued(self) -> list[WireFrame]:
         """Return the first events of one that is streamed; they name it."""
         assert isinstance(self._writer, ResponsesWriter), "no other wire asks for it later"
@@ -362,6 +367,7 @@ class AnswerDelivery:
     async def _keep(self, last: Sequence[WireFrame]) -> None:
         """Keep the answer before its client hears that it is whole."""
         if self._keeper is not None and not self._keeper.background and last:
+            self._keeper.upstream = self.upstream()
             await self._keeper.end(last[-1]["response"])
 
     def _close(self) -> None:

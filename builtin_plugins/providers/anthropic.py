@@ -135,6 +135,7 @@ class AnthropicWire:
     name = "anthropic-messages"
     passed = frozenset(("anthropic-beta",))
     embeddings_url = ""
+    kept_url = ""
 
     def __init__(self, provider: str, base_url: str, key: str | None) -> None:
         self._provider = provider

@@ -142,11 +142,8 @@ def make_provider(
     action = "" if key else missing_key(name, settings, secrets)
     try:
         client = egress.client(
-            [
-                url
-                for url in (wire.url, wire.models_url, wire.count_url, wire.embeddings_url)
-                if url
-            ],
+            [url for url in (wire.url, wire.models_url, wire.count_url, wire.embeddings_url) if url]
+            + ([f"{wire.kept_url}*"] if wire.kept_url else []),
             name=f"provider {name}",
             timeout=httpx.Timeout(
                 # The first event has a limit of its own, and then the silence in between.

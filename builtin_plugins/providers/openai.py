@@ -146,6 +146,7 @@ class OpenAIWire:
     name = "openai-chat"
     passed = frozenset(("openai-beta",))
     count_url = ""
+    kept_url = ""
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, I
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import orjson
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.providers.settings import ProviderSettings
     from hookgate.builtin_plugins.providers.wire.protocol import Reader, Wire
 
+NOT_THERE = 404
 DRAIN_SECONDS = 0.1
 """How long the end of a response is waited for behind the protocol's own end. A connection
 whose response was read to its end can be used again."""
@@ -155,11 +157,7 @@ class RemoteProvider:
         Raises:
             ProviderError: It did not say them.
         """
-        headers = {key: value for key, value in self._like.headers.items() if key in _OF_LISTS}
-        headers |= self._wire.headers
-        asking = httpx.Request(
-            "GET", self._wire.models_url, headers=headers, extensions=self._like.extensions
-        )
+        asking = self._bare("GET", self._wire.models_url)
         return self._names_in(await self._fetch(asking, "before it had listed its models"))
 
     async def embed(self, turn: Turn, request: ModelRequest) -> Embedded:
@@ -216,6 +214,27 @@ class RemoteProvider:
         if type(tokens) is not int or not 0 < tokens <= MAX_TOKENS:
             raise self._error("malformed", f"{self._name} counted {message_of(answer)!r}")
         return tokens
+
+    async def forget(self, answer: str) -> None:
+        """Have the server forget an answer that it keeps; one that it has not is forgotten.
+
+        Raises:
+            ProviderError: It has not done so.
+        """
+        if not self._wire.kept_url:
+            raise self._error("rejected", f"{self._name} keeps no answers")
+        asking = self._bare("DELETE", f"{self._wire.kept_url}{quote(answer, safe='')}")
+        try:
+            await self._fetch(asking, "before it had forgotten an answer")
+        except ProviderError as error:
+            if error.status != NOT_THERE:
+                raise
+
+    def _bare(self, method: str, url: str) -> httpx.Request:
+        """Return a request without a body."""
+        headers = {key: value for key, value in self._like.headers.items() if key in _OF_LISTS}
+        headers |= self._wire.headers
+        return httpx.Request(method, url, headers=headers, extensions=self._like.extensions)
 
     async def _fetch(self, asking: httpx.Request, when: str, *, most: int = MAX_WHOLE) -> bytes:
         """Return the JSON that a request is answered with.

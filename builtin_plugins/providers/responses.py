@@ -127,6 +127,7 @@ class ResponsesWire(OpenAIWire):
     def __init__(self, provider: str, base_url: str, key: str | None) -> None:
         super().__init__(provider, base_url, key)
         self.url = f"{base_url.rstrip('/')}/responses"
+        self.kept_url = f"{self.url}/"
 
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """Return the request in the shape of the Responses API.

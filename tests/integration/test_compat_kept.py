@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.integration.test_compat import NAMES, rules
+from tests.integration.test_compat_as_it_came import relayed
 from tests.support.script import Script, Scripted, Step, call, say, settings
 from tests.support.wire import Served, bearer, tokens
 
@@ -442,3 +443,43 @@ async def test_one_that_ends_with_its_request_cannot_be_cancelled(tmp_path: Path
         status, told = await one.post(f"{PATH}/{made['id']}/cancel", {})
         assert (status, "background" in told["error"]["message"]) == (400, True)
         assert (await one.get(f"{PATH}/{made['id']}?stream=true"))[0] == 400
+
+
+# -- what an upstream keeps -------------------------------------------------------------------
+
+STORED = {"status": "completed", "output": [], "id": "resp_there"}
+THERE: list[Any] = [
+    {"type": "response.created", "response": {**STORED, "status": "in_progress"}},
+    {"type": "response.completed", "response": STORED},
+]
+
+
+@pytest.mark.parametrize("status", [200, 404, 500])
+async def test_what_is_deleted_here_is_deleted_at_its_upstream_as_well(
+    status: int, tmp_path: Path
+) -> None:
+    over = {"kind": "openai", "api": "responses"}
+    async with relayed(tmp_path, THERE, providers={"openai": over}) as (one, upstream):
+        _, made = await one.post(PATH, asked(model="m"))
+        assert made["id"] == "resp_there"
+
+        async def script(wire: Any) -> None:
+            await wire.answer(status, b'{"deleted": true}', content_type="application/json")
+
+        upstream.script = script
+        told, answer = await delete(one, f"{PATH}/resp_there")
+        assert upstream.heads[-1].startswith("DELETE /v1/responses/resp_there ")
+        gone = status != 500
+        assert told == (200 if gone else 502), answer
+        assert gone or "500" in answer["error"]["message"]
+        assert (await one.get(f"{PATH}/resp_there"))[0] == (404 if gone else 200)
+
+
+async def test_what_was_not_made_there_is_asked_of_no_upstream(tmp_path: Path) -> None:
+    over = {"kind": "openai", "api": "responses"}
+    async with relayed(tmp_path, THERE, providers={"openai": over}) as (one, upstream):
+        for name in ("resp_there", "resp_of_another"):
+            assert (await delete(one, f"{PATH}/{name}"))[0] == 404
+            assert (await one.get(f"{PATH}/{name}"))[0] == 404
+            assert (await one.post(f"{PATH}/{name}/cancel", {}))[0] == 404
+        assert upstream.heads == []

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from hookgate import EventStream, Host, Principal, StoreError, TurnHandle, principal_of
+from hookgate import (
+    EventStream,
+    Host,
+    Principal,
+    ProviderError,
+    StoreError,
+    TurnHandle,
+    principal_of,
+)
 from hookgate.builtin_plugins.compat.answers import WireFrame
 from hookgate.builtin_plugins.compat.errors import id_headers
 from hookgate.builtin_plugins.compat.fields import Fields, bad
@@ -64,6 +72,7 @@ class ResponseKeeper:
         told: What the response repeats of its request, and the upstream was not sent.
         stored: Whether it is kept at all.
         frames: What was streamed of it, where it runs in the background; None for no stream.
+        upstream: Who keeps what it was made of, and under which ids; {} for nobody.
     """
 
     kept: KeptResponses
@@ -73,6 +82,7 @@ class ResponseKeeper:
     stored: bool
     told: dict[str, Any] = field(default_factory=dict)
     frames: list[WireFrame] | None = None
+    upstream: Mapping[str, Any] = field(default_factory=dict)
 
     async def end(self, response: Mapping[str, Any]) -> None:
         """Keep a response that is over."""
@@ -209,7 +219,9 @@ class KeptResponses:
         await store.write(work, order=table.name)
 
     async def _body(self, keeper: ResponseKeeper, response: Mapping[str, Any]) -> bytes:
-        told = {} if keeper.frames is None else {"frames": keeper.frames}
+        told: dict[str, Any] = {} if keeper.frames is None else {"frames": keeper.frames}
+        if keeper.upstream:
+            told["upstream"] = dict(keeper.upstream)
         return await packed({"input": keeper.input, "response": response, **told})
 
     async def _tidy(self, principal: Principal, now: int) -> None:
@@ -260,6 +272,7 @@ class KeptResponses:
 
         try:
             response = await delivery.behind(hear)
+            keeper.upstream = delivery.upstream()
             if running.handle.reason:
                 response = {**response, "status": "cancelled", "error": None}
             await self._change(key, runs_until=0, body=await self._body(keeper, response))
@@ -357,10 +370,32 @@ class KeptResponses:
     async def forget(self, request: web.Request) -> web.Response:
         """Serve ``DELETE /v1/responses/ID``."""
         row = await self._row(request)
+        await self._forget_there(await unpacked(row.body))
         tables, store = await self._shelf.open()
         rows = tables.KeptResponse.records(store)
         await rows.remove(rows.c.principal == row.principal, rows.c.id == row.id)
         return _json(request, {"id": row.id, "object": "response", "deleted": True})
+
+    async def _forget_there(self, kept: Mapping[str, Any]) -> None:
+        """Have the upstream forget what a response was made of, where it keeps that.
+
+        Raises:
+            WireError: It has not done so: then the response is still here.
+        """
+        there = kept.get("upstream")
+        provider = self._host.providers.get(there["provider"]) if there else None
+        forget = getattr(provider, "forget", None)
+        if there is None or forget is None:
+            return
+        try:
+            for answer in there["ids"]:
+                await forget(answer)
+        except ProviderError as error:
+            raise wire_error(
+                "provider_failed",
+                f"{there['provider']} has not forgotten it, so it is kept here as well: {error}",
+                action="try again later",
+            ) from error
 
     async def items(self, request: web.Request) -> web.Response:
         """Serve ``GET /v1/responses/ID/input_items``, page by page, the newest first."""

@@ -93,6 +93,8 @@ class ResponsesWriter:
         """What of the answer is the gateway's own, whatever its upstream says."""
         self._named = bool(asked.told.get("background"))
         """Whether the client knows its name already."""
+        self.came_from: list[str] = []
+        """The upstream's own ids of what the answer was made of."""
         self._begun = False
         self._number = 0
         self._items: list[WireFrame] = []
@@ -183,6 +185,9 @@ class ResponsesWriter:
     def _passed(self, frame: WireFrame) -> Iterator[WireFrame]:
         kind = frame["type"]
         if kind in BEGINNINGS:
+            answer = frame["response"].get("id")
+            if kind == BEGINNINGS[0] and isinstance(answer, str) and answer:
+                self.came_from.append(answer)
             if not self._begun or (not self._rounds and kind != "response.created"):
                 if not self._begun:
                     self._begun = True

@@ -78,6 +78,7 @@ class Wire(Protocol):
         models_url: Where its server lists its models.
         count_url: Where it counts the tokens of a request; "" for nowhere.
         embeddings_url: Where it makes vectors; "" for nowhere.
+        kept_url: Below what it keeps answers by their ids; "" where it keeps none.
         headers: The protocol's own headers, the key among them.
         passed: Names of headers that are passed on with a request that is sent as it came.
     """
@@ -88,6 +89,7 @@ class Wire(Protocol):
     models_url: str
     count_url: str
     embeddings_url: str
+    kept_url: str
     headers: Mapping[str, str]
 
     def body(self, request: ModelRequest) -> dict[str, Any]:

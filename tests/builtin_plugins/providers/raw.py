@@ -81,7 +81,7 @@ class RawServer:
                     if line.startswith("content-length")
                 ]
                 asked = None
-                if lengths:
+                if lengths and lengths[0]:
                     asked = json.loads(await reader.readexactly(lengths[0]))
                     self.requests.append(asked)
                 self.heard.set()
