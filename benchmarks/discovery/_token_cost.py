@@ -171,7 +171,8 @@ def _request_tokens(sample: Sample, answers: Sequence[Answer], counter: TokenCou
     totals = []
     for answer in answers:
         entries = answer.entries[: len(answer.chosen)]
-        offered = {sample.rows[place].name for place in answer.chosen}
+        chosen = [sample.rows[place] for place in answer.chosen]
+        offered = {row.name: row.description for row in chosen}
         two = assembler.tier2(entries, offered=offered)
         one = assembler.tier1(entries, offered=offered, detailed=two.ids)
         text = render([assembler.tier0(sample.rows, 1), one, two])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from hookgate.builtin_plugins.discovery.show.assembler import Assembler, TierBud
 from hookgate.builtin_plugins.discovery.show.entries import Discovery, Entries, Found, Tier
 
 if TYPE_CHECKING:
-    Offered = Collection[str] | Callable[[Sequence[Found]], Collection[str]]
+    Offered = Mapping[str, str] | Callable[[Sequence[Found]], Mapping[str, str]]
 
 GRAPHS = 2
 """Graphs that are kept: a running turn may still need that of the version before the newest."""
@@ -158,7 +158,7 @@ class Discoverer:
         limit: int | None = None,
         config: Mapping[str, Any] | None = None,
         learned: Lessons | None = None,
-        offered: Offered = (),
+        offered: Offered | None = None,
         tiers: bool = True,
         patient: bool = True,
         by_tag: bool = True,
@@ -175,8 +175,8 @@ class Discoverer:
             limit: So many found ones at most.
             config: Settings of ``[plugin.discovery]`` that differ for this search.
             learned: Earlier queries, and what they were answered with.
-            offered: Names of tools whose schemas go to the model anyway, or what returns them
-                for what was found.
+            offered: What tools whose schemas go to the model anyway say there, by name, or
+                what returns that for what was found.
             tiers: Whether the texts are made, too.
             patient: Whether it waits for a model that is not loaded yet, however long it
                 takes. A turn waits for half a second; then words alone count.
@@ -289,7 +289,7 @@ class Discoverer:
         capabilities: Capabilities,
         *,
         exclude: frozenset[str] = frozenset(),
-        offered: Collection[str] = (),
+        offered: Mapping[str, str] | None = None,
         settings: DiscoverySettings | None = None,
     ) -> tuple[Tier, Tier, Tier]:
         """Return the three tiers of what was found; their texts have passed the sanitizers."""
@@ -304,7 +304,7 @@ class Discoverer:
             )
         zero = await self.entries.map(zero, self.counter)
         entries = await self.entries.of(found, settings.tier1_top_k, details=settings.tier2_top_k)
-        two = assembler.tier2(entries, offered=offered)
+        two = assembler.tier2(entries, offered=offered or ())
         one = assembler.tier1(entries, offered=offered, detailed=two.ids)
         taint = taint_of(entry.found.row for entry in entries)
         if taint:

@@ -202,8 +202,8 @@ class CallerView:
         names = self.host.tools.view()
         return frozenset(f"tool:{name}" for name in names if not matches(name, self.globs))
 
-    def offered(self, found: Sequence[Found]) -> frozenset[str]:
-        """Return the names of the tools whose schemas go to the model anyway."""
+    def offered(self, found: Sequence[Found]) -> dict[str, str]:
+        """Return what the tools whose schemas go to the model anyway say there, by name."""
         turn = self.host.settings.turn
         plan = TurnPlan(
             tool_selection=turn.tool_selection, whole_tool_tokens=turn.whole_tool_tokens
@@ -213,7 +213,7 @@ class CallerView:
         if is_chosen(self.host, plan, usable):
             chosen = {one.row.name for one in found if one.row.kind == "tool"}
             usable = [tool for tool in usable if tool.always_on or tool.name in chosen]
-        return frozenset(tool.name for tool in usable)
+        return {tool.name: tool.description for tool in usable}
 
 
 class DiscoverParams(OperationModel):

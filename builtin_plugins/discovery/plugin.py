@@ -290,7 +290,10 @@ class Plugin:
         discovery = await self._discovered(turn)
         capabilities = turn.snapshot.capabilities
         zero, one, two = await self._open().show(
-            discovery.found, capabilities, exclude=self._hidden.of(turn), offered=turn.offered
+            discovery.found,
+            capabilities,
+            exclude=self._hidden.of(turn),
+            offered={name: tool.description for name, tool in turn.offered.items()},
         )
         text, tokens = zero.text, zero.tokens
         context.add(Block(kind="tiers", key="overview", text=text, tokens=tokens, stable=True))

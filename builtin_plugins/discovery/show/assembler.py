@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -120,15 +120,15 @@ class Assembler:
         self,
         entries: Sequence[ShownEntry],
         *,
-        offered: Collection[str] = (),
+        offered: Mapping[str, str] | None = None,
         detailed: Collection[str] = (),
     ) -> Tier:
         """Return a line for each of the best found capabilities, then for pulled-in ones.
 
         Args:
             entries: Best first. Nobody's line is longer than the budget of an entry.
-            offered: Names of tools whose schemas go with the request anyway: these say what they
-                are for.
+            offered: What the tools whose schemas go with the request anyway say there, by name.
+                One of which somebody else says something else is told here as well.
             detailed: The ids of those whose details stand behind the lines, and say it.
         """
         entries = _once(entries)
@@ -137,6 +137,7 @@ class Assembler:
         names = {entry.found.row.id: entry.found.row.name for entry in entries}
         found = [entry for entry in entries if not entry.found.pulled_by]
         pulled = [entry for entry in entries if entry.found.pulled_by]
+        said = offered or {}
         text = ""
         ids: list[str] = []
         left_out: list[str] = []
@@ -148,9 +149,10 @@ class Assembler:
             else:
                 lead, tail = f"{len(ids) + 1}. ", ""
             elsewhere = ""
-            if _is_offered(entry.found.row, offered):
+            row = entry.found.row
+            if row.kind == "tool" and said.get(row.name) == row.description:
                 elsewhere = OFFERED
-            elif entry.found.row.id in detailed:
+            elif row.id in detailed:
                 elsewhere = BELOW
             line = self._line(lead, tail, entry, elsewhere)
             longer = f"{text or HEAD}\n{line}"

@@ -400,7 +400,8 @@ def test_what_stands_in_the_request_or_below_is_not_said_twice() -> None:
     made = assembler()
 
     two = made.tier2(entries, offered={"web-search"})
-    one = made.tier1(entries, offered={"web-search"}, detailed=two.ids)
+    said = {"web-search": SERPER.description}
+    one = made.tier1(entries, offered=said, detailed=two.ids)
 
     assert one.text == (
         "Relevant capabilities:\n"
@@ -412,6 +413,13 @@ def test_what_stands_in_the_request_or_below_is_not_said_twice() -> None:
         "Use the GitHub CLI for issues, PRs, repos\n\nAsk first.\n\nRequired tools: cli-executor"
     )
     assert made.tier1(entries).text.count("Search the web") == 1
+
+
+def test_what_somebody_else_says_of_an_offered_tool_is_said() -> None:
+    tier = assembler().tier1([entry(SERPER)], offered={"web-search": "Searches."})
+
+    assert "offered" not in tier.text
+    assert "Search the web" in tier.text
 
 
 def test_only_the_best_two_found_are_shown_in_full() -> None:

@@ -351,7 +351,7 @@ async def test_details_are_read_on_a_thread_and_only_of_what_is_shown_in_full(
 
 
 async def test_schemas_that_go_to_the_model_anyway_are_not_repeated(engine: SearchEngine) -> None:
-    found = await Made(engine)("send mail", offered=["send_mail"])
+    found = await Made(engine)("send mail", offered={"send_mail": "Send mail."})
     assert "Who gets it." not in found.tiers[2].text
 
 
