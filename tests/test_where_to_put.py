@@ -108,7 +108,7 @@ def test_a_kind_of_channel_is_named_in_three_files(kind: str) -> None:
 
 LINES = 4000
 """Lines of code above which a plugin says on its page why."""
-LARGER = ("compat", "discovery", "memory", "metering", "policy", "wasm")
+LARGER = ("compat", "discovery", "memory", "metering", "policy", "providers", "wasm")
 
 
 @pytest.mark.parametrize("name", LARGER)
