@@ -259,9 +259,7 @@ class Weighed:
             found.calls[room] += count / turns
             found.functions[room, function] += count / turns
             found.behind += behind * count / turns
-        found.counts = {
-            name: told["counts"].get(name, 0) / turns for name in ("C calls", *COUNTS)
-        }
+        found.counts = {name: told["counts"].get(name, 0) / turns for name in ("C calls", *COUNTS)}
         return found
 
     def _pass(self, *seconds: float) -> None:
