@@ -104,6 +104,8 @@ def read(body: dict[str, Any]) -> Asked:
     known = MAPPED | HARMLESS
     if "n" in fields and fields.raw["n"] != 1:
         known -= {"n"}  # Of several answers no other wire knows.
+    if fields.raw.get("tool_choice") is not None and _choice(fields) is None:
+        known -= {"tool_choice"}  # No other wire has such a choice.
     if model.endswith(":online"):  # OpenRouter's other way to ask for `plugins`
         hosted = (*hosted, "plugins")
     return Asked(

@@ -141,6 +141,9 @@ def read(body: dict[str, Any]) -> Asked:
     front, messages = _conversation(fields, foreign)
     tools, hosted, special = _tools(fields)
     foreign += special
+    known = MAPPED | HARMLESS
+    if fields.raw.get("tool_choice") is not None and _choice(fields) is None:
+        known -= {"tool_choice"}  # No other wire has such a choice.
     return Asked(
         wire=WIRE,
         model=model,
@@ -150,7 +153,7 @@ def read(body: dict[str, Any]) -> Asked:
         tools=tools,
         parameters=parameters_of(fields, _parameters(fields)),
         body=body,
-        foreign=(*fields.beyond(MAPPED | HARMLESS), *foreign),
+        foreign=(*fields.beyond(known), *foreign),
         hosted=hosted,
         session=fields.text("prompt_cache_key"),
         conversation=_named_conversation(fields),

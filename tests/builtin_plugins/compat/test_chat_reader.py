@@ -34,6 +34,14 @@ def test_each_message_of_the_wire_is_one_message_that_knows_what_it_came_as() ->
     assert asked.foreign == ("messages[1].content[0].cache",)
 
 
+def test_a_choice_that_no_other_wire_has_is_named() -> None:
+    tools = [{"type": "function", "function": {"name": "look"}}]
+    allowed = {"mode": "auto", "tools": tools}
+    choice = {"type": "allowed_tools", "allowed_tools": allowed}
+    asked = read(chat({"role": "user", "content": "go"}, tools=tools, tool_choice=choice))
+    assert asked.foreign == ("tool_choice",)
+
+
 def test_how_it_is_asked_is_read() -> None:
     schema = {"type": "object", "properties": {}}
     asked = read(

@@ -80,6 +80,11 @@ def test_a_call_of_a_vendors_own_tool_is_a_call() -> None:
     assert "stdout" in asked.messages[2].tool_results[0].text
 
 
+def test_a_choice_that_no_other_wire_has_is_named() -> None:
+    choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "web_search"}]}
+    assert read({**body(told("go")), "tool_choice": choice}).foreign == ("tool_choice",)
+
+
 def test_an_item_that_stands_with_the_provider_is_foreign_text() -> None:
     asked = read(body(told("go"), {"type": "item_reference", "id": "msg_1"}))
     assert asked.messages[1].taint == {"client:reference"}
