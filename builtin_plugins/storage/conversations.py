@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -250,7 +251,7 @@ class SqlConversations:
             tail = self._tails.get(key)
             item = _Append(key, tuple(messages), fence, self._clock.now(), tail=tail)
             try:
-                with self._taints.changing(key):
+                with self._taints.changing(key, self._behind):
                     done: _Appended = await self._store.write_together(_append_all, item)
             except StaleFenceError:
                 self._tails.drop(key)
@@ -318,7 +319,7 @@ class SqlConversations:
         """
         if taint:
             item = _Append(str(session), (), fence, self._clock.now(), taint)
-            with self._taints.changing(item.session):
+            with self._taints.changing(item.session, self._behind):
                 await self._store.write_together(_append_all, item)
             self._tails.drop(item.session)
 
@@ -406,7 +407,7 @@ class SqlConversations:
                 also(connection, session, gone)
             return count
 
-        with self._taints.changing(key):
+        with self._taints.changing(key, self._behind):
             return await self._store.write(work)
 
     def forgets_with(
@@ -415,6 +416,10 @@ class SqlConversations:
         """Have `work` run with each `forget`; see `Conversations.forgets_with`."""
         self._forgetting.append(work)
         return lambda: self._forgetting.remove(work)
+
+    def _behind(self) -> asyncio.Future[None]:
+        """Return what is done once all that was handed over until now is written."""
+        return self._store.write_soon(lambda _: None)
 
 
 def _append_all(

@@ -7,7 +7,8 @@ counted: so what others have written, tainted or forgotten is always seen before
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import asyncio
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -235,6 +236,8 @@ class KnownTaints:
     def __init__(self, sessions: int = MOST_SESSIONS) -> None:
         self._most = sessions
         self._asked: OrderedDict[str, AskedTaint] = OrderedDict()
+        self._left: Counter[str] = Counter()
+        """The sessions with writes under way that nobody waits for any longer."""
 
     def of(self, session: str, turns: int, outside: int | None) -> AskedTaint:
         """Return what is known; without a taint where it has to be read, and then be kept."""
@@ -245,6 +248,8 @@ class KnownTaints:
             return known
         asked = AskedTaint(session, turns, outside)
         self._asked.pop(session, None)
+        if session in self._left:
+            return asked
         self._asked[session] = asked
         if len(self._asked) > self._most:
             self._asked.popitem(last=False)
@@ -256,10 +261,27 @@ class KnownTaints:
             asked.taint = taint
 
     @contextmanager
-    def changing(self, session: str) -> Iterator[None]:
-        """Know nothing of a session before and behind a write to it, whatever becomes of that."""
+    def changing(self, session: str, behind: Callable[[], asyncio.Future[None]]) -> Iterator[None]:
+        """Know nothing of a session before and behind a write to it, whatever becomes of that.
+
+        Args:
+            session: The session.
+            behind: Returns what is done once all that was handed to the store by then is written:
+                a write is made also where whoever wanted it was cancelled.
+        """
         self._asked.pop(session, None)
         try:
             yield
+        except asyncio.CancelledError:
+            self._left[session] += 1
+            behind().add_done_callback(lambda done: self._written(session, done))
+            raise
         finally:
             self._asked.pop(session, None)
+
+    def _written(self, session: str, done: asyncio.Future[None]) -> None:
+        if not done.cancelled():
+            done.exception()  # A store that is closed, or cannot be written, tells others.
+        self._left[session] -= 1
+        if not self._left[session]:
+            del self._left[session]

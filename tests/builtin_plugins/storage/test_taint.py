@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
@@ -176,6 +177,30 @@ async def test_a_write_that_fails_may_have_been_made(
         patched.setattr(kept._store, "write_together", lost)
         with pytest.raises(StoreUnavailableError):
             await kept.add_taint(HERE, MAIL, fence=Fence())
+    assert await kept.taint(HERE, turns=5) == WEB | MAIL
+
+
+async def test_a_write_whose_caller_has_gone_is_made_all_the_same(opened: OpenStore) -> None:
+    store = await opened()
+    kept = SqlConversations(store, SystemClock())
+    await kept.append(HERE, [said("t1", WEB)], fence=Fence())
+    began, go = threading.Event(), threading.Event()
+
+    def busy(_: object) -> None:
+        began.set()
+        go.wait(10)
+
+    before = asyncio.ensure_future(store.write(busy))
+    await asyncio.to_thread(began.wait, 10)
+    gone = asyncio.ensure_future(kept.add_taint(HERE, MAIL, fence=Fence()))
+    await asyncio.sleep(0)
+    gone.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+    assert await kept.taint(HERE, turns=5) == WEB  # it is not made yet
+    go.set()
+    await before
+    await store.write(lambda _: None)
     assert await kept.taint(HERE, turns=5) == WEB | MAIL
 
 
