@@ -126,7 +126,8 @@ async def test_the_work_grows_as_the_calls_do() -> None:
 
     await cost(100)
     base = await cost(1)
-    small, large = await cost(100), await cost(1000)
+    # What a loaded machine adds is in some of them: the least of each is what the work takes.
+    small, large = [min([await cost(number) for _ in range(3)]) for number in (100, 1000)]
     assert (large - base) < 30 * max(small - base, 0.005)
 
 

@@ -33,7 +33,7 @@ async def test_an_installed_skill_is_found_and_comes_back_without_a_restart(
 ) -> None:
     house = [searching(4), Allow()]
     async with running(home=tmp_path, plugins=house, builtin=BUILTIN, **SECTIONS) as gate:
-        texts = {"content": "Put hay into it.", "description": "Write letters to the zebra."}
+        texts = {"content": "Put hay into it.", "description": "Drafts letters to the zebra."}
         installed = (await gate.ask("install", key="zebra-letters", **texts)).record.id
 
         async def found() -> set[str]:
