@@ -249,10 +249,12 @@ class AnswerDelivery:
         assert isinstance(self._writer, ResponsesWriter), "no other wire asks for it later"
         return self._writer.head()
 
-    def upstream(self) -> Mapping[str, Any]:
-        """Return who keeps the answers that a response was made of, and their ids there."""
-        ids = self._writer.came_from if isinstance(self._writer, ResponsesWriter) else []
-        return {"provider": self._handle.turn[RAN].provider, "ids": ids} if ids else {}
+    def upstream(self) -> Mapping[str, Sequence[str]]:
+        """Return the ids of the answers that a response was made of, by who keeps them."""
+        if not isinstance(self._writer, ResponsesWriter):
+            return {}
+        self._writer.made_by(self._handle.turn[RAN].provider)
+        return self._writer.came_from
 
     def queued(self) -> list[WireFrame]:
         """Return the first events of one that is streamed; they name it."""

@@ -224,6 +224,8 @@ class RemoteProvider:
         if not self._wire.kept_url:
             raise self._error("rejected", f"{self._name} keeps no answers")
         asking = self._bare("DELETE", f"{self._wire.kept_url}{quote(answer, safe='')}")
+        # They can say whose it is: without them it would be somebody else's, and not there.
+        asking.headers.update(self._settings.headers)
         try:
             await self._fetch(asking, "before it had forgotten an answer")
         except ProviderError as error:

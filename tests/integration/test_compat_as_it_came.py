@@ -145,7 +145,7 @@ async def relayed(
         kinds = {kind: {"kind": kind} for kind in ("openai", "anthropic")}
         named = {**kinds, **(providers or {})}
         plugin = {
-            "providers": {name: {**one, **common} for name, one in named.items()},
+            "providers": {name: {**common, **one} for name, one in named.items()},
             "policy": {"allow": ["calculate", "clock"], **policy},
             "compat": compat or {},
         }

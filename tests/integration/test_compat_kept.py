@@ -11,9 +11,19 @@ from typing import Any
 
 import aiohttp
 import pytest
+from tests.builtin_plugins.providers.raw import raw_server
 from tests.integration.test_compat import NAMES, rules
-from tests.integration.test_compat_as_it_came import relayed
-from tests.support.script import Script, Scripted, Step, call, say, settings
+from tests.integration.test_compat_as_it_came import relayed, sse
+from tests.support.script import (
+    Script,
+    Scripted,
+    Step,
+    Tools,
+    call,
+    echo_tool,
+    say,
+    settings,
+)
 from tests.support.wire import Served, bearer, tokens
 
 from hookgate import Gateway, ModelEvent, ModelRequest, ProviderError, Turn
@@ -458,7 +468,7 @@ THERE: list[Any] = [
 async def test_what_is_deleted_here_is_deleted_at_its_upstream_as_well(
     status: int, tmp_path: Path
 ) -> None:
-    over = {"kind": "openai", "api": "responses"}
+    over = {"kind": "openai", "api": "responses", "headers": {"openai-project": "p1"}}
     async with relayed(tmp_path, THERE, providers={"openai": over}) as (one, upstream):
         _, made = await one.post(PATH, asked(model="m"))
         assert made["id"] == "resp_there"
@@ -469,6 +479,9 @@ async def test_what_is_deleted_here_is_deleted_at_its_upstream_as_well(
         upstream.script = script
         told, answer = await delete(one, f"{PATH}/resp_there")
         assert upstream.heads[-1].startswith("DELETE /v1/responses/resp_there ")
+        # Without it that would be another project's, and not there.
+        assert "\r\nopenai-project: p1\r\n" in upstream.heads[-1]
+        assert "content-type" not in upstream.heads[-1]
         gone = status != 500
         assert told == (200 if gone else 502), answer
         assert gone or "500" in answer["error"]["message"]
@@ -483,3 +496,48 @@ async def test_what_was_not_made_there_is_asked_of_no_upstream(tmp_path: Path) -
             assert (await one.get(f"{PATH}/{name}"))[0] == 404
             assert (await one.post(f"{PATH}/{name}/cancel", {}))[0] == 404
         assert upstream.heads == []
+
+
+CALLS = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "clock"}
+CALLS |= {"arguments": '{"text": "now"}'}
+FIRST: list[Any] = [
+    {"type": "response.created", "response": {**STORED, "id": "resp_of_second"}},
+    {"type": "response.output_item.added", "output_index": 0, "item": {**CALLS, "arguments": ""}},
+    {"type": "response.output_item.done", "output_index": 0, "item": CALLS},
+    {
+        "type": "response.completed",
+        "response": {**STORED, "id": "resp_of_second", "output": [CALLS]},
+    },
+]
+
+
+async def test_each_upstream_is_asked_to_forget_its_own_rounds_alone(tmp_path: Path) -> None:
+    async with raw_server() as other:
+
+        async def second(wire: Any) -> None:
+            await wire.chunks(sse(*THERE))
+
+        other.script = second
+        there = {"kind": "openai", "api": "responses"}
+        name = {"to": ["first/m", "second/m"], "mode": "assist", "tools": ["clock"]}
+        async with relayed(
+            tmp_path,
+            FIRST,
+            b"down",
+            plugins=[Tools(echo_tool("clock"))],
+            providers={"first": there, "second": {**there, "base_url": other.url}},
+            compat={"aliases": {"timed": name}},
+        ) as (one, upstream):
+            status, made = await one.post(PATH, asked(model="timed"))
+            assert status == 200, made
+
+            async def gone(wire: Any) -> None:
+                await wire.answer(200, b'{"deleted": true}', content_type="application/json")
+
+            upstream.script = other.script = gone
+            assert (await delete(one, f"{PATH}/{made['id']}"))[0] == 200
+            asked_for = [
+                [head.split()[1] for head in server.heads if head.startswith("DELETE")]
+                for server in (upstream, other)
+            ]
+            assert asked_for == [["/v1/responses/resp_of_second"], ["/v1/responses/resp_there"]]

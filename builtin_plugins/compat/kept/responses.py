@@ -8,7 +8,7 @@ they would be.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -72,7 +72,7 @@ class ResponseKeeper:
         told: What the response repeats of its request, and the upstream was not sent.
         stored: Whether it is kept at all.
         frames: What was streamed of it, where it runs in the background; None for no stream.
-        upstream: Who keeps what it was made of, and under which ids; {} for nobody.
+        upstream: The ids of what it was made of, by the provider that keeps them.
     """
 
     kept: KeptResponses
@@ -82,7 +82,7 @@ class ResponseKeeper:
     stored: bool
     told: dict[str, Any] = field(default_factory=dict)
     frames: list[WireFrame] | None = None
-    upstream: Mapping[str, Any] = field(default_factory=dict)
+    upstream: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     async def end(self, response: Mapping[str, Any]) -> None:
         """Keep a response that is over."""
@@ -382,20 +382,19 @@ class KeptResponses:
         Raises:
             WireError: It has not done so: then the response is still here.
         """
-        there = kept.get("upstream")
-        provider = self._host.providers.get(there["provider"]) if there else None
-        forget = getattr(provider, "forget", None)
-        if there is None or forget is None:
-            return
-        try:
-            for answer in there["ids"]:
-                await forget(answer)
-        except ProviderError as error:
-            raise wire_error(
-                "provider_failed",
-                f"{there['provider']} has not forgotten it, so it is kept here as well: {error}",
-                action="try again later",
-            ) from error
+        for name, answers in kept.get("upstream", {}).items():
+            forget = getattr(self._host.providers.get(name), "forget", None)
+            if forget is None:
+                continue
+            try:
+                for answer in answers:
+                    await forget(answer)
+            except ProviderError as error:
+                raise wire_error(
+                    "provider_failed",
+                    f"{name} has not forgotten it, so it is kept here as well: {error}",
+                    action="try again later",
+                ) from error
 
     async def items(self, request: web.Request) -> web.Response:
         """Serve ``GET /v1/responses/ID/input_items``, page by page, the newest first."""

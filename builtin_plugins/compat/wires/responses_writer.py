@@ -93,8 +93,10 @@ class ResponsesWriter:
         """What of the answer is the gateway's own, whatever its upstream says."""
         self._named = bool(asked.told.get("background"))
         """Whether the client knows its name already."""
-        self.came_from: list[str] = []
-        """The upstream's own ids of what the answer was made of."""
+        self.came_from: dict[str, list[str]] = {}
+        """The upstreams' own ids of what the answer was made of, by provider."""
+        self._unnamed: list[str] = []
+        """Those of the round that has not ended."""
         self._begun = False
         self._number = 0
         self._items: list[WireFrame] = []
@@ -125,6 +127,12 @@ class ResponsesWriter:
         response = {**self._head, "status": "queued"}
         return [self._stamped({"type": BEGINNINGS[0], "response": response})]
 
+    def made_by(self, provider: str) -> None:
+        """Note who has made what was not said of anybody yet: an id says nothing elsewhere."""
+        if self._unnamed:
+            self.came_from.setdefault(provider, []).extend(self._unnamed)
+            self._unnamed.clear()
+
     def take(self, event: Event) -> Iterable[WireFrame]:
         """Return the events that an event of the turn brings."""
         match event.type:
@@ -136,6 +144,8 @@ class ResponsesWriter:
                 return list(self._said("reasoning", event))
             case "tool_use" if event.data.get("owner") == "client":
                 return list(self._call(event))
+            case "model_ended":
+                self.made_by(event.data["model"].partition("/")[0])
             case "stop":
                 self._rounds += 1
                 self._stop, self._last = event.value, came_by(event)
@@ -187,7 +197,7 @@ class ResponsesWriter:
         if kind in BEGINNINGS:
             answer = frame["response"].get("id")
             if kind == BEGINNINGS[0] and isinstance(answer, str) and answer:
-                self.came_from.append(answer)
+                self._unnamed.append(answer)
             if not self._begun or (not self._rounds and kind != "response.created"):
                 if not self._begun:
                     self._begun = True
