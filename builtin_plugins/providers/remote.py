@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.providers.settings import ProviderSettings
     from hookgate.builtin_plugins.providers.wire.protocol import Reader, Wire
 
-NOT_THERE = 404
+NOTHING_THERE = (404, 405, 410, 501)
+"""What a server answers that has not got an answer, or that knows no way to forget one."""
 DRAIN_SECONDS = 0.1
 """How long the end of a response is waited for behind the protocol's own end. A connection
 whose response was read to its end can be used again."""
@@ -216,20 +217,23 @@ class RemoteProvider:
         return tokens
 
     async def forget(self, answer: str) -> None:
-        """Have the server forget an answer that it keeps; one that it has not is forgotten.
+        """Have the server forget an answer that it keeps.
+
+        One that it has not is forgotten. So is one at a server that can forget none, as one that
+        speaks this wire need not: nobody could ever delete it anywhere otherwise.
 
         Raises:
             ProviderError: It has not done so.
         """
         if not self._wire.kept_url:
-            raise self._error("rejected", f"{self._name} keeps no answers")
+            return  # Its wire is another one by now.
         asking = self._bare("DELETE", f"{self._wire.kept_url}{quote(answer, safe='')}")
         # They can say whose it is: without them it would be somebody else's, and not there.
         asking.headers.update(self._settings.headers)
         try:
             await self._fetch(asking, "before it had forgotten an answer")
         except ProviderError as error:
-            if error.status != NOT_THERE:
+            if error.status not in NOTHING_THERE:
                 raise
 
     def _bare(self, method: str, url: str) -> httpx.Request:

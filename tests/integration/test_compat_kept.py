@@ -464,7 +464,7 @@ THERE: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("status", [200, 404, 500])
+@pytest.mark.parametrize("status", [200, 404, 405, 500])
 async def test_what_is_deleted_here_is_deleted_at_its_upstream_as_well(
     status: int, tmp_path: Path
 ) -> None:
