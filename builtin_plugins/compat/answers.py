@@ -110,6 +110,8 @@ def merge(into: dict[str, Any], delta: Mapping[str, Any]) -> None:
         if isinstance(value, str) and key not in ATOMS:
             if isinstance(known, Pieces):
                 known.append(value)
+            elif isinstance(known, list):
+                _go_on(known, value)
             else:
                 into[key] = Pieces((value,))
         elif isinstance(value, dict):
@@ -117,11 +119,24 @@ def merge(into: dict[str, Any], delta: Mapping[str, Any]) -> None:
                 known = into[key] = {}
             merge(known, value)
         elif isinstance(value, list):
-            if not isinstance(known, list):
+            if isinstance(known, Pieces):
+                told, known = known, []
+                _go_on(known, "".join(told))
+                into[key] = known
+            elif not isinstance(known, list):
                 known = into[key] = []
             _extend(known, value)
         elif value is not None or key not in into:
             into[key] = value
+
+
+def _go_on(parts: list[Any], text: str) -> None:
+    """Add a plain piece of a text that comes in parts as well."""
+    last = parts[-1] if parts else None
+    if isinstance(last, dict) and isinstance(last.get("text"), Pieces):
+        last["text"].append(text)
+    elif text:
+        parts.append({"type": "text", "text": Pieces((text,))})
 
 
 def _extend(into: list[Any], items: Iterable[Any]) -> None:

@@ -202,3 +202,15 @@ def test_frames_that_nobody_has_parsed_have_the_one_id_and_the_model_that_was_as
     assert [list(one.items()) for one in alike.data] == [
         list(one.items()) for one in other.take(whole) if isinstance(one, dict)
     ]
+
+
+def test_a_text_that_comes_in_parts_and_in_plain_pieces_is_whole() -> None:
+    def delta(content: Any) -> dict[str, Any]:
+        return {"choices": [{"index": 0, "delta": {"content": content}}]}
+
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "so"}]}
+    whole = fold([delta(""), delta([thought]), delta("It is "), delta("noon."), delta("")])
+    told = {"type": "text", "text": "It is noon."}
+    assert whole["choices"][0]["message"]["content"] == [thought, told]
+    whole = fold([delta("It is "), delta("noon."), delta([thought])])
+    assert whole["choices"][0]["message"]["content"] == [told, thought]
