@@ -72,6 +72,19 @@ def test_what_a_secret_was_masked_in_is_not(tmp_path: Path) -> None:
     assert SECRET[9:] not in str([data for _, data in told])
 
 
+@pytest.mark.parametrize("unparsed", [True, False])
+def test_a_secret_beside_a_text_is_masked(tmp_path: Path, unparsed: bool) -> None:
+    made, told = reply(tmp_path)
+    for text in ("one", "two"):
+        frame = {"text": text, "system_fingerprint": SECRET}
+        form = TextForm.of(frame, "text", text)
+        assert form is not None
+        raw = TextFrames(WIRE, form, [text.encode()]) if unparsed else Raw(wire=WIRE, data=frame)
+        made.take(came_as(TextDelta(text), raw))
+    assert [(text, data["text"]) for text, data in told] == [("one", "one"), ("two", "two")]
+    assert SECRET not in str(told)
+
+
 def test_a_piece_of_which_some_was_told_before_is_not_told_as_it_came(tmp_path: Path) -> None:
     made, told = reply(tmp_path)
     for text in ("is ses", "ame", " oil"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hookgate.core.domain.events import Event
@@ -17,7 +18,7 @@ from hookgate.core.domain.models import (
     TokenCount,
     ToolUseEvent,
 )
-from hookgate.core.domain.parts import Raw, Text, came_as, raws_together
+from hookgate.core.domain.parts import Raw, Text, TextFrames, came_as, raws_together
 from hookgate.core.domain.strict_json import dumps, well_formed
 from hookgate.core.settings.secret_store import redact_json
 from hookgate.core.turn.tools.call import of_client
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.messages import Part, Taint
     from hookgate.core.domain.models import ModelEvent
+    from hookgate.core.domain.parts import TextForm
     from hookgate.core.domain.ports import Secrets
     from hookgate.core.domain.turn import Turn
 
@@ -77,6 +79,8 @@ class Reply:
         """The pieces that are held back; None for one of which some was told already."""
         self._as_it_comes = turn.raw is not None
         self._begun = False
+        self._clean: TextForm | None = None
+        """The form of frames that was last found to hold no secret."""
         self._frames: list[Frame] = []
 
     def take(self, event: ModelEvent) -> None:
@@ -169,12 +173,16 @@ class Reply:
             self._tell(kind, said, _together(waiting) if said == whole else None)
             waiting[:] = [None] if held else []
 
-    def _tell(self, kind: str, text: str, event: ModelEvent | None = None) -> None:
+    def _tell(self, kind: str, text: str, event: TextDelta | ReasoningDelta | None = None) -> None:
         if not self._as_it_comes:
             self._turn.say(kind, text)
             return
         if not self._begun:
             self._begin()
+        if event is not None and event.raw is not None:
+            raw = self._safe(event.raw)
+            if raw is not event.raw:
+                event = came_as(replace(event), raw)
         self._turn.say(kind, text, event)
         if self._frames:
             self._tell_frames()
@@ -196,11 +204,21 @@ class Reply:
         """Return what something came as, with secrets masked."""
         if raw is None:
             return None
-        with suppress(TypeError):  # a provider may have put what is no JSON there
-            # One look for all of it: nearly always it holds no secret.
-            written = dumps(raw.data).decode()
-            if self._secrets.redact(written) == written:
+        # One look for all of it: nearly always it holds no secret.
+        if type(raw) is TextFrames:
+            # Their texts were looked at as the text that they are told with.
+            form = raw.form
+            if form is self._clean:
                 return raw
+            around = (form.head + form.tail).decode()
+            if self._secrets.redact(around) == around:
+                self._clean = form
+                return raw
+        else:
+            with suppress(TypeError):  # a provider may have put what is no JSON there
+                written = dumps(raw.data).decode()
+                if self._secrets.redact(written) == written:
+                    return raw
         return Raw(wire=raw.wire, data=redact_json(self._secrets, {"data": raw.data})["data"])
 
     def _flush(self) -> None:
@@ -216,7 +234,9 @@ class Reply:
             self._text.clear()
 
 
-def _together(pieces: Sequence[TextDelta | ReasoningDelta | None]) -> ModelEvent | None:
+def _together(
+    pieces: Sequence[TextDelta | ReasoningDelta | None],
+) -> TextDelta | ReasoningDelta | None:
     """Return pieces of text as one, with what all of them came as; None where one lacks that."""
     whole = [one for one in pieces if one is not None]
     raws = [one.raw for one in whole if one.raw is not None]
