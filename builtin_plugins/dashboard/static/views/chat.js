@@ -60,7 +60,8 @@ export function Chat() {
   const send = async () => {
     // As they are now: a key may come before what was typed last is drawn.
     const { agent, draft, images, peer, turns } = talk;
-    if (!draft.trim() || runs() || gate.state !== "open") return;
+    if (!draft.trim() || runs()) return;
+    if (gate.state !== "open") return talk.change({ problem: { message: "Not sent: the page is not connected. Send again when it is." } });
     const turn = begun(draft);
     talk.change({ turns: [...turns.slice(-(MOST_TURNS - 1)), turn], draft: "", problem: null });
     const shown = images.map(({ media_type, data }) => ({ media_type, data }));
