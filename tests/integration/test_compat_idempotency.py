@@ -175,6 +175,7 @@ async def test_an_agents_turn_that_nobody_comes_back_for_ends(
         body = {"model": AGENT, "messages": [{"role": "user", "content": "go"}]}
         first = asyncio.ensure_future(one.post(CHAT, body, **retry(0)))
         await read_by(runs, 1)
+        await slow.asked.wait()
         first.cancel()
         async with asyncio.timeout(10):
             await slow.left.wait()

@@ -205,9 +205,11 @@ class Slow(Script):
     def __init__(self, *steps: Step) -> None:
         super().__init__(*steps)
         self.go = asyncio.Event()
+        self.asked = asyncio.Event()
         self.left = asyncio.Event()
 
     async def stream(self, turn: Turn, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        self.asked.set()
         try:
             await self.go.wait()
             async for event in super().stream(turn, request):
@@ -234,6 +236,7 @@ async def test_what_runs_in_the_background_can_be_cancelled(tmp_path: Path) -> N
     slow = Slow(say("never"))
     async with served(tmp_path, script=slow) as (one, _):
         _, begun = await one.post(PATH, asked(background=True))
+        await slow.asked.wait()
         status, found = await one.post(f"{PATH}/{begun['id']}/cancel", {})
         assert (status, found["status"], found["id"]) == (200, "cancelled", begun["id"])
         await slow.left.wait()
@@ -249,6 +252,7 @@ async def test_another_gateway_on_the_store_shows_it_and_ends_it(tmp_path: Path,
         served(tmp_path / "2", say("x"), plugin=store) as (two, _),
     ):
         _, begun = await one.post(PATH, asked(background=True))
+        await slow.asked.wait()
         _, found = await two.get(f"{PATH}/{begun['id']}")
         assert found["status"] == "in_progress"
         _, found = await two.post(f"{PATH}/{begun['id']}/cancel", {})
@@ -285,6 +289,7 @@ async def test_what_is_deleted_while_it_runs_ends_and_stays_deleted(
     slow = Slow(say("never"))
     async with served(tmp_path, script=slow) as (one, _):
         _, begun = await one.post(PATH, asked(background=True))
+        await slow.asked.wait()
         assert (await delete(one, f"{PATH}/{begun['id']}"))[0] == 200
         async with asyncio.timeout(10):
             await slow.left.wait()
