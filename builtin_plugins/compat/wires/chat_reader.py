@@ -104,7 +104,8 @@ def read(body: dict[str, Any]) -> Asked:
     known = MAPPED | HARMLESS
     if "n" in fields and fields.raw["n"] != 1:
         known -= {"n"}  # Of several answers no other wire knows.
-    if fields.raw.get("tool_choice") is not None and _choice(fields) is None:
+    parameters = parameters_of(fields, _parameters(fields))
+    if fields.raw.get("tool_choice") is not None and parameters.tool_choice is None:
         known -= {"tool_choice"}  # No other wire has such a choice.
     if model.endswith(":online"):  # OpenRouter's other way to ask for `plugins`
         hosted = (*hosted, "plugins")
@@ -116,7 +117,7 @@ def read(body: dict[str, Any]) -> Asked:
         system=system,
         messages=messages,
         tools=tools,
-        parameters=parameters_of(fields, _parameters(fields)),
+        parameters=parameters,
         body=body,
         foreign=(*fields.beyond(known), *foreign),
         free_text=(*free, *called),

@@ -142,7 +142,8 @@ def read(body: dict[str, Any]) -> Asked:
     tools, hosted, special = _tools(fields)
     foreign += special
     known = MAPPED | HARMLESS
-    if fields.raw.get("tool_choice") is not None and _choice(fields) is None:
+    parameters = parameters_of(fields, _parameters(fields))
+    if fields.raw.get("tool_choice") is not None and parameters.tool_choice is None:
         known -= {"tool_choice"}  # No other wire has such a choice.
     return Asked(
         wire=WIRE,
@@ -151,7 +152,7 @@ def read(body: dict[str, Any]) -> Asked:
         system=(*system, *front),
         messages=messages,
         tools=tools,
-        parameters=parameters_of(fields, _parameters(fields)),
+        parameters=parameters,
         body=body,
         foreign=(*fields.beyond(known), *foreign),
         hosted=hosted,
