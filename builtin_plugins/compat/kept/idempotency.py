@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from aiohttp import web
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.compat.delivery import AnswerDelivery
     from hookgate.builtin_plugins.compat.kept.tables import KeptAnswer
     from hookgate.builtin_plugins.compat.modes import Meant
+
+_T = TypeVar("_T")
 
 HEADER = "idempotency-key"
 RETRIES = "x-stainless-retry-count"
@@ -221,13 +223,8 @@ class KeptAnswers:
             async for _ in run.follow():
                 pass
             return run.headers[BEGUN], True
-        run = self._runs[one.principal, one.key] = KeptRun(one.digest)
-        try:
-            run.headers[BEGUN] = await begin()
-        except BaseException as error:
-            run.failure = error if isinstance(error, Exception) else interrupted()
-            await self._let_go(one, run)
-            raise
+        run, name = await self._start(one, begin)
+        run.headers[BEGUN] = name
         await self._keep(one, run)
         self._end(one, run)
         return run.headers[BEGUN], False
@@ -287,15 +284,18 @@ class KeptAnswers:
 
     # -- a turn of its own -------------------------------------------------------------------
 
-    async def _begun(self, one: Named, begin: Begin) -> KeptRun:
-        place = one.principal, one.key
-        run = self._runs[place] = KeptRun(one.digest)
+    async def _start(self, one: Named, begin: Callable[[], Awaitable[_T]]) -> tuple[KeptRun, _T]:
+        """Begin a request's run; those that come again meanwhile wait for it."""
+        run = self._runs[one.principal, one.key] = KeptRun(one.digest)
         try:
-            delivery, headers = await begin()
+            return run, await begin()
         except BaseException as error:
             run.failure = error if isinstance(error, Exception) else interrupted()
             await self._let_go(one, run)
             raise
+
+    async def _begun(self, one: Named, begin: Begin) -> KeptRun:
+        run, (delivery, headers) = await self._start(one, begin)
         run.headers = dict(headers)
         self._host.spawn(self._produce(one, run, delivery), name="compat: an answer to be joined")
         if not one.lasting:
