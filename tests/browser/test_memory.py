@@ -86,3 +86,20 @@ async def test_what_others_said_is_text_and_what_is_gone_leads_back(show: Show) 
             await shown.page.locator(".empty").wait_for()
             await shown.page.locator(".empty a, main p a").first.click()
             await shown.until("is called Luna.”")
+
+
+async def test_a_link_followed_before_the_first_paint_is_followed(show: Show) -> None:
+    async with show() as shown:
+        await shown.open("chat")
+        await shown.page.evaluate(
+            """() => {
+              new MutationObserver((_, watch) => {
+                if (!document.querySelector("main select")) return;
+                watch.disconnect();
+                location.hash = "#/memory?kind=turn";
+              }).observe(document.querySelector("main"), { childList: true, subtree: true });
+              location.hash = "#/memory";
+            }"""
+        )
+        await shown.until("Nothing fits.")
+        assert await shown.page.get_by_label("Kind").input_value() == "turn"

@@ -1,11 +1,11 @@
 // What all views are made of.
 
-import { Component, html, useCallback, useContext, useEffect, useMemo, useRef, useState, createContext } from "../vendor/preact.js";
+import { Component, html, useCallback, useContext, useEffect, useLayoutEffect, useMemo, useRef, useState, createContext } from "../vendor/preact.js";
 import { UNSEEN, ago, exactly, numbered, plain } from "./words.js";
 
 export { Download, csv } from "./files.js";
 export { commandOf, money, plain, shell, short } from "./words.js";
-export { html, useCallback, useContext, useEffect, useMemo, useRef, useState };
+export { html, useCallback, useContext, useEffect, useLayoutEffect, useMemo, useRef, useState };
 
 /** The gateway, for every view. */
 export const GateContext = createContext(/** @type {import("./gate.js").Gate} */ (/** @type {unknown} */ (null)));
@@ -120,7 +120,8 @@ export function useAction(work) {
 export function useFilter() {
   const read = () => Object.fromEntries(new URLSearchParams(location.hash.split("?")[1] ?? ""));
   const [filter, setFilter] = useState(read);
-  useEffect(() => {
+  // At once, not after the paint: who follows a link in between would see the filter of before.
+  useLayoutEffect(() => {
     const heard = () => setFilter(read());
     addEventListener("hashchange", heard);
     return () => removeEventListener("hashchange", heard);
