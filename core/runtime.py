@@ -7,18 +7,21 @@ and WebSocket in front of it. Two gateways run side by side in one process.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from time import perf_counter
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from hookgate import hookspecs
 from hookgate.core.domain.errors import HookgateError, MissingKeyError, PluginError, StartError
-from hookgate.core.domain.events import Event
+from hookgate.core.domain.events import Event, HookSpan
 from hookgate.core.domain.messages import Provenance
-from hookgate.core.domain.turn import Address, Origin, Principal, TurnRequest
-from hookgate.core.gateway.access.tokens import followed_token_book, read_tokens, token_book
+from hookgate.core.domain.turn import Address, Origin, Principal, Turn, TurnRequest
+from hookgate.core.gateway.access.tokens import Token, followed_token_book, read_tokens, token_book
 from hookgate.core.gateway.codes import ERROR_CODES
 from hookgate.core.gateway.routes import Routes
+from hookgate.core.hooks.dispatch import HookFailure
 from hookgate.core.host import Host
 from hookgate.core.observability.log import Log
 from hookgate.core.plugins.manager import Plugins
@@ -33,15 +36,7 @@ from hookgate.core.turn.start import Turns
 from hookgate.core.turn.tools.call import ToolCalls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from types import TracebackType
-
     from aiohttp import web
-
-    from hookgate.core.domain.events import HookSpan
-    from hookgate.core.domain.turn import Turn
-    from hookgate.core.gateway.access.tokens import Token
-    from hookgate.core.hooks.dispatch import HookFailure
 
 BOUNDS: Mapping[str, type[Section]] = {"turn": TurnSettings, "context": ContextSettings}
 """Sections by which turns and their context are bound. Each turn reads them anew."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from hookgate.builtin_plugins.packs import git, scripts, shell_builtins
-from hookgate.builtin_plugins.packs.places import PathPlace
+from hookgate.builtin_plugins.packs.places import PathPlace, Workspace
 from hookgate.builtin_plugins.packs.shell import (
     UNKNOWN,
     Command,
@@ -26,11 +26,10 @@ from hookgate.builtin_plugins.packs.shell import (
     Word,
     read,
 )
+from hookgate.builtin_plugins.packs.tables import Subcommands, Tables
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.packs.findings import CallFindings
-    from hookgate.builtin_plugins.packs.places import Workspace
-    from hookgate.builtin_plugins.packs.tables import Subcommands, Tables
 
 Folders = frozenset[str]
 """Where a command may run, relative to the workspace: several where a `cd` may have failed."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
 
 from hookgate import ConfigError, Egress, ModelInfo, PluginError, Provider, ProviderInfo, Secrets
 from hookgate.builtin_plugins.providers.anthropic import AnthropicWire
@@ -19,10 +18,8 @@ from hookgate.builtin_plugins.providers.settings import (
     ProviderSettings,
     ProvidersSettings,
 )
+from hookgate.builtin_plugins.providers.wire.protocol import Wire
 from hookgate.kit.modules import httpx
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.providers.wire.protocol import Wire
 
 
 def key_variable(settings: ProviderSettings) -> str | None:

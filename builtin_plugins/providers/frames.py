@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 from hookgate import Frame, ModelEvent, ReasoningDelta, StopEvent, TextDelta, ToolUseEvent
 from hookgate.builtin_plugins.providers.anthropic import TEXT as MESSAGES_TEXT
@@ -24,12 +24,9 @@ from hookgate.builtin_plugins.providers.openai import (
     OpenAIWire,
 )
 from hookgate.builtin_plugins.providers.responses import ResponsesReader, ResponsesWire
-from hookgate.builtin_plugins.providers.wire.protocol import malformed, object_of, parse
+from hookgate.builtin_plugins.providers.wire.protocol import Reader, malformed, object_of, parse
 from hookgate.builtin_plugins.providers.wire.template import FrameTemplate, TextTemplate
 from hookgate.wire import Raw, came_as, raws_together
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.providers.wire.protocol import Reader
 
 SAYS = {
     "reasoning_content": 0,

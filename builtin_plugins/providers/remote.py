@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import orjson
@@ -32,15 +32,12 @@ from hookgate.builtin_plugins.providers.failures import (
 )
 from hookgate.builtin_plugins.providers.frames import FRAMES, OpenAIChoices, joined
 from hookgate.builtin_plugins.providers.openai import OpenAIWire
-from hookgate.builtin_plugins.providers.wire.protocol import cannot_carry, passes
+from hookgate.builtin_plugins.providers.settings import ProviderSettings
+from hookgate.builtin_plugins.providers.wire.protocol import Reader, Wire, cannot_carry, passes
 from hookgate.builtin_plugins.providers.wire.sse import SSEError, SSESplitter
 from hookgate.builtin_plugins.providers.wire.template import TagReader, read_tags
 from hookgate.kit.modules import httpx
 from hookgate.kit.tokens.bounds import upper_bound
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.providers.settings import ProviderSettings
-    from hookgate.builtin_plugins.providers.wire.protocol import Reader, Wire
 
 NOTHING_THERE = (404, 405, 410, 501)
 """What a server answers that has not got an answer, or that knows no way to forget one."""

@@ -11,11 +11,10 @@ import typer
 
 from hookgate import Card
 from hookgate.kit.commands import JsonOption, state_of
+from hookgate.kit.content.problems import Problem
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from hookgate.kit.content.problems import Problem
 
 
 def scan(

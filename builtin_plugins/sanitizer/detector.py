@@ -8,16 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, islice
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from hookgate import Finding, Severity
 from hookgate.builtin_plugins.sanitizer import model, rules
+from hookgate.builtin_plugins.sanitizer.model import ModelWeights, ScoredText
+from hookgate.builtin_plugins.sanitizer.rules import SanitizerRule
 from hookgate.builtin_plugins.sanitizer.settings import THRESHOLD
 from hookgate.builtin_plugins.sanitizer.text import Folded, Packed, decoded, fold
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.sanitizer.model import ModelWeights, ScoredText
-    from hookgate.builtin_plugins.sanitizer.rules import SanitizerRule
 
 STEPS = 42
 """So many steps are allowed for each byte of a text of `LEAST`: half a microsecond each."""

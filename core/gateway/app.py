@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,20 +12,17 @@ from aiohttp import web
 
 from hookgate.core.domain import strict_json
 from hookgate.core.gateway.access.credentials import FORMS, SESSION
+from hookgate.core.gateway.access.peer import PeerLookup
 from hookgate.core.gateway.middleware import decide, set_headers
 from hookgate.core.gateway.routes import Access, Route, Routes
 from hookgate.core.gateway.server import SERVER, Server
 from hookgate.core.gateway.wire.login import log_in, log_out, show
 from hookgate.core.gateway.wire.rest import serve_named, serve_operation
 from hookgate.core.gateway.wire.websocket import serve_socket
+from hookgate.core.runtime import Runtime
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-
     from aiohttp.web_urldispatcher import AbstractRoute
-
-    from hookgate.core.gateway.access.peer import PeerLookup
-    from hookgate.core.runtime import Runtime
 
 ROUTES: web.AppKey[dict[AbstractRoute, Route]] = web.AppKey("hookgate routes", dict)
 """What every route that is served has declared."""

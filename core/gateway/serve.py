@@ -7,28 +7,22 @@ import logging
 import os
 import signal
 import socket
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from structlog.typing import FilteringBoundLogger
 
 from hookgate.core.domain.errors import HookgateError, StartError
 from hookgate.core.gateway.access.auth import check_listener
 from hookgate.core.gateway.app import build_app
-from hookgate.core.gateway.server import SERVER
+from hookgate.core.gateway.server import SERVER, Server
 from hookgate.core.gateway.service.handover import Handover, ServiceManager
 from hookgate.core.gateway.service.proxy_protocol import ProxyHeaders
 from hookgate.core.gateway.service.sockets import cannot_listen, own_sockets
 from hookgate.core.gateway.wire.rpc import notification
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-
-    from structlog.typing import FilteringBoundLogger
-
-    from hookgate.core.gateway.server import Server
-    from hookgate.core.runtime import Runtime
+from hookgate.core.runtime import Runtime
 
 KEEP_ALIVE_SECONDS = 75.0
 """Seconds that a connection may be idle between two requests, or before its first is whole."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -18,6 +19,7 @@ from hookgate.core.domain.messages import (
     CLEAN,
     Message,
     Opaque,
+    Part,
     Provenance,
     Taint,
     ToolResultPart,
@@ -25,14 +27,11 @@ from hookgate.core.domain.messages import (
 )
 from hookgate.core.domain.models import SystemText, source_of
 from hookgate.core.domain.parts import Image, Link, Text, plain_text
+from hookgate.core.domain.ports import Conversations, Loaded, TokenCounter
 from hookgate.core.domain.strict_json import canonical, well_formed
 from hookgate.core.settings.sections import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    from hookgate.core.domain.messages import Part
-    from hookgate.core.domain.ports import Conversations, Loaded, TokenCounter
     from hookgate.core.domain.turn import Fence, SessionKey
 
 BlockKind: TypeAlias = str

@@ -16,10 +16,9 @@ from hookgate.core.domain.errors import (
     TurnCancelledError,
     TurnError,
 )
-from hookgate.core.domain.turn import Outcome
+from hookgate.core.domain.turn import Outcome, Turn, TurnEnding
 
 if TYPE_CHECKING:
-    from hookgate.core.domain.turn import Turn, TurnEnding
     from hookgate.core.host import Host
 
 HOOK_ACTION = "tell whoever runs this gateway: the plugin has to be mended, or turned off"

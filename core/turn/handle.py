@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -12,8 +13,6 @@ from hookgate.core.domain.errors import TurnCancelledError
 from hookgate.core.hooks.tasks import until_over
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from hookgate.core.domain.events import Event
     from hookgate.core.domain.turn import Turn
 

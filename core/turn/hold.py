@@ -27,13 +27,13 @@ from hookgate.core.domain.errors import (
     TurnError,
 )
 from hookgate.core.domain.events import Event
-from hookgate.core.domain.messages import CLEAN
+from hookgate.core.domain.messages import CLEAN, Message, Taint, ToolUse
 from hookgate.core.domain.models import Refusal
 from hookgate.core.domain.parts import Image, Text, came_as
 from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.strict_json import well_formed
 from hookgate.core.domain.tools import ToolResult
-from hookgate.core.domain.turn import HERE, Fence
+from hookgate.core.domain.turn import HERE, Fence, Turn, TurnRequest
 from hookgate.core.hooks.tasks import finish, raise_if_cancelled
 from hookgate.core.settings.secret_store import redact_json
 from hookgate.core.turn.context import MOST_TURNS, load_turns, whole
@@ -47,8 +47,6 @@ from hookgate.core.turn.tools.offer import usable_tools
 from hookgate.core.turn.verbatim import Brought, VerbatimCalls, read_history, stamped
 
 if TYPE_CHECKING:
-    from hookgate.core.domain.messages import Message, Taint, ToolUse
-    from hookgate.core.domain.turn import Turn, TurnRequest
     from hookgate.core.turn.start import Turns
 
 BEGINNINGS = 3

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from hookgate import hookspecs
 from hookgate.core.domain.errors import StartError
+from hookgate.core.domain.events import HookSpan
 from hookgate.core.domain.messages import Message, Provenance, ToolUse
 from hookgate.core.domain.parts import Text
 from hookgate.core.domain.tools import Tool, ToolResult
 from hookgate.core.domain.turn import Address, Agent, Origin, Principal, SessionKey, Turn, TurnPlan
-from hookgate.core.turn.tools.call import odd_answerers
+from hookgate.core.registry.snapshots import Snapshot
+from hookgate.core.turn.tools.call import ToolCalls, odd_answerers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from hookgate.core.domain.events import HookSpan
     from hookgate.core.host import Host
-    from hookgate.core.registry.snapshots import Snapshot
-    from hookgate.core.turn.tools.call import ToolCalls
 
 TOOL = "hookgate_selftest"
 

@@ -10,24 +10,20 @@ that calls it does not only look, and says what is not so.
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hookgate.core.domain.events import Event
-from hookgate.core.domain.ports import LANES
-from hookgate.core.domain.turn import TurnKey
+from hookgate.core.domain.ports import LANES, Lease
+from hookgate.core.domain.tools import Tool
+from hookgate.core.domain.turn import Fence, SessionKey, Turn, TurnKey
 from hookgate.core.hooks.tasks import finish
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from contextlib import AbstractAsyncContextManager
-
     from sqlalchemy import Connection
 
-    from hookgate.core.domain.ports import Lease
-    from hookgate.core.domain.tools import Tool
-    from hookgate.core.domain.turn import Fence, SessionKey, Turn
     from hookgate.core.host import Host
 
 ACTS = (

@@ -6,8 +6,9 @@ Nothing starts but by `Turns`, and every turn runs in one task of its own.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hookgate.core.domain.errors import (
     LaneHeldError,
@@ -16,13 +17,18 @@ from hookgate.core.domain.errors import (
     TurnCancelledError,
     TurnError,
 )
+from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import Message, Provenance, ToolUse, new_id
-from hookgate.core.domain.models import ModelRef, SystemText
+from hookgate.core.domain.models import ModelEvent, ModelRef, ModelRequest, SystemText
 from hookgate.core.domain.parts import Text
+from hookgate.core.domain.tools import Tool
 from hookgate.core.domain.turn import (
     HERE,
     Address,
+    Agent,
+    FinishedCall,
     Origin,
+    Principal,
     SessionKey,
     Turn,
     TurnPlan,
@@ -30,31 +36,21 @@ from hookgate.core.domain.turn import (
     is_guest_channel,
 )
 from hookgate.core.hooks.tasks import EXPIRED, Expiry, InSessionOrder, contained_task
-from hookgate.core.registry.agents import check_agent
+from hookgate.core.host import Host
+from hookgate.core.registry.agents import Router, check_agent
 from hookgate.core.registry.flags import FlagReader
+from hookgate.core.registry.snapshots import Snapshot
 from hookgate.core.turn.context import Windows
 from hookgate.core.turn.end import ending_of
 from hookgate.core.turn.handle import TurnEvents, TurnHandle
 from hookgate.core.turn.hold import TurnRun
 from hookgate.core.turn.model.call import ModelCall
 from hookgate.core.turn.shared import SessionLanes
-from hookgate.core.turn.tools.call import matches
+from hookgate.core.turn.tools.call import ToolCalls, matches
 from hookgate.core.turn.tools.held import admitted
 from hookgate.core.turn.tools.inner import InnerCalls, json_ready
 from hookgate.core.turn.tools.offer import usable_tools
 from hookgate.core.turn.verbatim import Brought, stamped
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
-
-    from hookgate.core.domain.events import Event
-    from hookgate.core.domain.models import ModelEvent, ModelRequest
-    from hookgate.core.domain.tools import Tool
-    from hookgate.core.domain.turn import Agent, FinishedCall, Principal
-    from hookgate.core.host import Host
-    from hookgate.core.registry.agents import Router
-    from hookgate.core.registry.snapshots import Snapshot
-    from hookgate.core.turn.tools.call import ToolCalls
 
 RETRY_AFTER = 5.0
 """Seconds after which a message that met a gateway that stops is worth sending again: by then

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import zlib
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hookgate import STORE, Host, StoreError
 from hookgate.kit.tables import tables_of
+from hookgate.ports import Store
 from hookgate.wire import dumps, loads
-
-if TYPE_CHECKING:
-    from hookgate.ports import Store
 
 MODULE = "hookgate.builtin_plugins.compat.kept.tables"
 INLINE = 64 * 1024

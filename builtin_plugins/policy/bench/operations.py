@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -23,18 +23,16 @@ from hookgate import (
     TurnError,
     operation,
 )
+from hookgate.builtin_plugins.policy.bench.apart import Apart
+from hookgate.builtin_plugins.policy.judge.engine import Engine
 from hookgate.builtin_plugins.policy.judge.facts import Facts
 from hookgate.builtin_plugins.policy.rules.digest import said
 from hookgate.builtin_plugins.policy.rules.linting import KnownTool, arguments_in
+from hookgate.builtin_plugins.policy.rules.model import Rule
 from hookgate.builtin_plugins.policy.rules.profiles import PROFILES, cells
 from hookgate.builtin_plugins.policy.settings import PolicySettings, ProfileName, RuleEffect
 from hookgate.clients import call_operation
 from hookgate.kit.durations import moment
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.policy.bench.apart import Apart
-    from hookgate.builtin_plugins.policy.judge.engine import Engine
-    from hookgate.builtin_plugins.policy.rules.model import Rule
 
 MOST_ARGUMENTS = 20_000
 """Characters of the arguments of a call that is explained."""

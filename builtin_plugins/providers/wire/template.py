@@ -7,19 +7,16 @@ read depends on the model's settings, since any other model may write about such
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator
+import re
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import orjson
 
 from hookgate import ModelEvent, ReasoningDelta, StopEvent, TextDelta, ToolUseEvent, new_id
 from hookgate.builtin_plugins.providers.wire.protocol import arguments_of
 from hookgate.wire import StrictJSONError, TextForm, TextFrames, came_as, loads
-
-if TYPE_CHECKING:
-    import re
-    from collections.abc import Mapping, Sequence
 
 ThinkTags = Literal["off", "on", "open"]
 

@@ -5,14 +5,15 @@ Done once, for every provider: one that knows text alone gets text alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from hookgate.core.domain.messages import ToolResultPart
-from hookgate.core.domain.models import ModelInfo
+from hookgate.core.domain.messages import Message, Part, ToolResultPart
+from hookgate.core.domain.models import ModelInfo, ModelRef, ModelRequest, Provider
 from hookgate.core.domain.parts import (
     MEDIA,
     Audio,
+    ContentPart,
     Document,
     Image,
     Link,
@@ -20,13 +21,6 @@ from hookgate.core.domain.parts import (
     left_out,
     plain_text,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from hookgate.core.domain.messages import Message, Part
-    from hookgate.core.domain.models import ModelRef, ModelRequest, Provider
-    from hookgate.core.domain.parts import ContentPart
 
 _NOT_ONLY_TEXT = (Link, *MEDIA)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 from hookgate.core.domain.events import Event
-from hookgate.core.domain.messages import Message
+from hookgate.core.domain.messages import Message, Part, Taint
 from hookgate.core.domain.models import (
     Embedded,
     Frame,
+    ModelEvent,
     OpaqueDelta,
     ReasoningDelta,
     StopEvent,
@@ -18,21 +20,13 @@ from hookgate.core.domain.models import (
     TokenCount,
     ToolUseEvent,
 )
-from hookgate.core.domain.parts import Raw, Text, TextFrames, came_as, raws_together
+from hookgate.core.domain.parts import Raw, Text, TextForm, TextFrames, came_as, raws_together
+from hookgate.core.domain.ports import Secrets
 from hookgate.core.domain.strict_json import dumps, well_formed
+from hookgate.core.domain.turn import Turn
 from hookgate.core.settings.secret_store import redact_json
 from hookgate.core.turn.tools.call import of_client
 from hookgate.core.turn.tools.sound import sound_use
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from datetime import datetime
-
-    from hookgate.core.domain.messages import Part, Taint
-    from hookgate.core.domain.models import ModelEvent
-    from hookgate.core.domain.parts import TextForm
-    from hookgate.core.domain.ports import Secrets
-    from hookgate.core.domain.turn import Turn
 
 MAX_CALLS = 1024
 """Calls of one message that are kept, each with a result; past all use, and bounded so that

@@ -7,17 +7,14 @@ time that it spends by itself counts, the time that it waits for its source does
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from types import AsyncGeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hookgate.core.domain import models
 from hookgate.core.domain.errors import HookError, HookResultError, HookTimeoutError
+from hookgate.core.domain.models import ModelEvent
 from hookgate.core.hooks.tasks import told
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from hookgate.core.domain.models import ModelEvent
 
 HOOK = "filter_stream"
 EVENTS = (

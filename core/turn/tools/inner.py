@@ -8,6 +8,7 @@ before anybody has its result. It ends before its turn does, and their number an
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -20,22 +21,17 @@ from hookgate.core.domain.errors import (
     TurnError,
 )
 from hookgate.core.domain.events import Event
-from hookgate.core.domain.messages import CLEAN, ToolUse, new_id
+from hookgate.core.domain.messages import CLEAN, Taint, ToolUse, new_id
 from hookgate.core.domain.strict_json import canonical
-from hookgate.core.domain.turn import BEGUN_IN, HERE, TurnKey
+from hookgate.core.domain.tools import ToolResult
+from hookgate.core.domain.turn import BEGUN_IN, HERE, FinishedCall, Turn, TurnKey
 from hookgate.core.hooks.tasks import contained_task, until_over
 from hookgate.core.settings.secret_store import redact_json
 from hookgate.core.turn.shared import ACTS, SHARED, only_looks
-from hookgate.core.turn.tools.call import Call
+from hookgate.core.turn.tools.call import Call, ToolCalls
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hookgate.core.domain.messages import Taint
-    from hookgate.core.domain.tools import ToolResult
-    from hookgate.core.domain.turn import FinishedCall, Turn
     from hookgate.core.host import Host
-    from hookgate.core.turn.tools.call import ToolCalls
 
 
 class _Made:

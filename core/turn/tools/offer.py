@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from hookgate import hookspecs
+from hookgate.core.domain.descriptors import Capabilities, Selection
 from hookgate.core.domain.errors import TurnError
 from hookgate.core.domain.events import Event
+from hookgate.core.domain.ports import TokenCounter
+from hookgate.core.domain.tools import Tool
+from hookgate.core.domain.turn import Turn, TurnPlan
 from hookgate.core.turn.tools.call import matches, may_use
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from hookgate.core.domain.descriptors import Capabilities, Selection
-    from hookgate.core.domain.ports import TokenCounter
-    from hookgate.core.domain.tools import Tool
-    from hookgate.core.domain.turn import Turn, TurnPlan
     from hookgate.core.hooks.caller import HookAnswer
     from hookgate.core.hooks.dispatch import HookFailure
     from hookgate.core.host import Host

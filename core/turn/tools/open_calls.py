@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import orjson
 
-from hookgate.core.domain.messages import ToolUse
+from hookgate.core.domain.messages import ToolResultPart, ToolUse
 from hookgate.core.domain.parts import content_to_json
 from hookgate.core.domain.strict_json import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from hookgate.core.domain.messages import ToolResultPart
     from hookgate.core.domain.turn import SessionKey
 
 KEPT_SECONDS = 86_400.0

@@ -8,6 +8,7 @@ holds a call without one.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,19 +16,15 @@ import orjson
 
 from hookgate.core.domain.errors import HookError
 from hookgate.core.domain.events import Event
-from hookgate.core.domain.messages import Message, Provenance, ToolResultPart, join_taints
+from hookgate.core.domain.messages import Message, Provenance, ToolResultPart, ToolUse, join_taints
+from hookgate.core.domain.models import ToolUseEvent
 from hookgate.core.domain.tools import ToolResult
+from hookgate.core.domain.turn import Turn
 from hookgate.core.hooks.tasks import finish
-from hookgate.core.turn.tools.call import Call, cut_short, may_use
+from hookgate.core.turn.tools.call import Call, ToolCalls, cut_short, may_use
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-
-    from hookgate.core.domain.messages import ToolUse
-    from hookgate.core.domain.models import ToolUseEvent
-    from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
-    from hookgate.core.turn.tools.call import ToolCalls
 
 T = TypeVar("T")
 

@@ -7,13 +7,15 @@ is masked and cut to what a model, a client and the store may have.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.messages import ToolUse, new_id
-from hookgate.core.domain.models import Usage
+from hookgate.core.domain.models import ToolUseEvent, Usage
 from hookgate.core.domain.parts import (
     MEDIA,
+    ContentPart,
     Text,
     left_out,
     parts_of,
@@ -21,16 +23,11 @@ from hookgate.core.domain.parts import (
     with_texts,
     wrong_in_content,
 )
+from hookgate.core.domain.ports import TokenCounter
 from hookgate.core.domain.strict_json import StrictJSONError, canonical, loads, well_formed
-from hookgate.core.domain.tools import Effect
+from hookgate.core.domain.tools import Effect, ToolResult, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from hookgate.core.domain.models import ToolUseEvent
-    from hookgate.core.domain.parts import ContentPart
-    from hookgate.core.domain.ports import TokenCounter
-    from hookgate.core.domain.tools import ToolResult, Verdict
     from hookgate.core.host import Host
 
 MAX_TOKENS = 1_000_000_000
