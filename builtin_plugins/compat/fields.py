@@ -82,8 +82,8 @@ class Asked:
         parameters: How the model is asked.
         body: All of it, as it came.
         foreign: What of it no other wire can carry, by name.
-        free_text: Tools of Chat, and calls of them, that are written in free text, by place: no
-            other wire but Responses can carry them.
+        free_text: Tools, and calls of them, that are written in free text, by place: Chat and
+            Responses alone can carry them.
         dropped: What of it a model of another wire is not told, by place, as the operator has it.
         hosted: The tools that the provider would run, by their types.
         substitutes: The models that the provider may ask in the place of the one that is named.

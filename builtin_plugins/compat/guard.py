@@ -108,6 +108,9 @@ LEAVE_OUT = "leave it out, or have it dropped: `drop` in [plugin.compat]"
 SESSION_HEADERS = ("x-claude-code-session-id", "session-id")
 LONGEST_SESSION = 200
 
+FREE_TEXT = (chat_reader.WIRE, responses_reader.WIRE)
+"""The wires that have tools which are called in free text."""
+
 BETAS = ("anthropic-beta", "openai-beta")
 """The headers that say how a body is meant."""
 
@@ -463,7 +466,7 @@ class Guard:
         wire = self.models.wire(ref)
         if wire == asked.wire:
             return None
-        free = () if wire == responses_reader.WIRE else asked.free_text
+        free = () if wire in FREE_TEXT else asked.free_text
         left = (*asked.foreign, *asked.hosted, *free)
         return left[0] if left else None
 

@@ -116,6 +116,11 @@ LimitField = Literal["max_tokens", "max_completion_tokens"]
 
 PROTOCOL = "Chat Completions"
 
+RESPONSES = "openai-responses"
+"""The wire of OpenAI's other protocol, whose tools in free text are the same, written flat."""
+FREE = ("custom", "custom_tool_call")
+"""The types of tools that are called in free text, and of such calls."""
+
 FIELDS = {
     "top_p": "top_p",
     "seed": "seed",
@@ -173,6 +178,7 @@ class OpenAIWire:
         system = "\n\n".join(piece.text for piece in request.system if piece.text.strip())
         messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
         conversation: Iterable[Message] = request.messages
+        free = free_names(request.tools) if request.raw is not None else ()
         if request.raw is not None:
             conversation = carried(self._provider, request, PROTOCOL)
         for message in turns_taken(paired(conversation)):
@@ -182,7 +188,7 @@ class OpenAIWire:
                 if text := message.text:
                     messages.append({"role": "assistant", "content": text})
             else:
-                messages.extend(_messages(message))
+                messages.extend(_messages(message, free=free))
         body: dict[str, Any] = {
             "model": request.model.model,
             "messages": messages,
@@ -198,7 +204,7 @@ class OpenAIWire:
             body["stop"] = list(request.stop)
         if request.parameters is not AS_CONFIGURED:
             self._check_parameters(request.parameters)
-            body |= _fields(request.parameters)
+            body |= _fields(request.parameters, free)
         return merge_options(self._provider, body, request.options, RESERVED)
 
     def _as_it_came(self, request: ModelRequest) -> dict[str, Any]:
@@ -221,7 +227,7 @@ class OpenAIWire:
                 limit: max(item.max_output_tokens // answers_of(item), 1),
                 "temperature": item.temperature,
                 "stop": list(item.stop) or None,
-                **_fields(item.parameters),
+                **_fields(item.parameters, free_names(item.tools)),
             }
             for item in (came, request)
         )
@@ -262,24 +268,36 @@ class OpenAIWire:
 
 
 def _tools(tools: Iterable[Tool]) -> list[dict[str, Any]]:
-    return [
-        {
-            "type": "function",
-            "function": {
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": dict(tool.schema),
-            },
-        }
-        for tool in tools
-    ]
+    return [_tool(tool) for tool in tools]
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    if tool.raw is not None and (custom := free_text(tool)) is not None:
+        return {"type": "custom", "custom": custom}
+    return {
+        "type": "function",
+        "function": {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": dict(tool.schema),
+        },
+    }
 
 
 def free_text(part: WirePart) -> Mapping[str, Any] | None:
     """Return what Chat says of a tool that is called in free text, or of such a call."""
-    data = raw_of(part, OpenAIWire.name)
-    custom = data.get("custom") if isinstance(data, dict) and data.get("type") == "custom" else None
-    return custom if isinstance(custom, dict) else None
+    data = part.raw.data if part.raw is not None else None
+    if not isinstance(data, dict) or data.get("type") not in FREE:
+        return None
+    if raw_of(part, RESPONSES) is None:
+        custom = data.get("custom")
+        return custom if isinstance(custom, dict) else None
+    told = {name: data[name] for name in ("name", "description", "input") if name in data}
+    form = data.get("format")
+    if isinstance(form, dict) and form.get("type") == "grammar":
+        grammar = {name: value for name, value in form.items() if name != "type"}
+        form = {"type": "grammar", "grammar": grammar}
+    return told if form is None else {**told, "format": form}
 
 
 def free_names(tools: Iterable[Tool]) -> frozenset[str]:
@@ -292,13 +310,19 @@ def answers_of(request: ModelRequest) -> int:
     return request.parameters.answers or 1
 
 
-def _fields(parameters: ModelParameters) -> dict[str, Any]:
-    """Return those fields of the protocol that `parameters` ask for."""
+def _fields(parameters: ModelParameters, free: Collection[str] = ()) -> dict[str, Any]:
+    """Return those fields of the protocol that `parameters` ask for.
+
+    Args:
+        parameters: What is asked for.
+        free: The names of the tools that are called in free text.
+    """
     asked = {field: getattr(parameters, name) for name, field in FIELDS.items()}
     fields = {field: value for field, value in asked.items() if value is not None}
     choice, form = parameters.tool_choice, parameters.response_format
     if choice is not None:
-        named = {"type": "function", "function": {"name": choice}}
+        kind = "custom" if choice in free else "function"
+        named = {"type": kind, kind: {"name": choice}}
         fields["tool_choice"] = choice if choice in ("auto", "none", "required") else named
     if isinstance(form, str):
         fields["response_format"] = {"type": form}
@@ -354,7 +378,8 @@ def _messages(
 
 
 def _use(use: ToolUse, write_id: Callable[[str], str], free: Collection[str]) -> dict[str, Any]:
-    if use.name in free and isinstance(use.input, Mapping):
+    is_free = use.name in free or (use.raw is not None and free_text(use) is not None)
+    if is_free and isinstance(use.input, Mapping):
         custom = {"name": use.name, "input": str(use.input.get("input", ""))}
         return {"id": write_id(use.id), "type": "custom", "custom": custom}
     arguments = orjson.dumps(sendable_input(use.input)).decode()

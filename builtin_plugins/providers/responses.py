@@ -47,6 +47,7 @@ from hookgate.builtin_plugins.providers.failures import (
 from hookgate.builtin_plugins.providers.openai import (
     DONE,
     FAILED,
+    RESPONSES,
     TEXT,
     OpenAIWire,
     free_names,
@@ -121,7 +122,7 @@ class ResponsesWire(OpenAIWire):
         key: The API key, if there is one.
     """
 
-    name = "openai-responses"
+    name = RESPONSES
     passed = frozenset[str]()
 
     def __init__(self, provider: str, base_url: str, key: str | None) -> None:

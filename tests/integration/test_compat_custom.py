@@ -1,4 +1,4 @@
-"""Tools that a Chat client calls in free text (`type: custom`): judged, and carried both ways."""
+"""Tools that are called in free text (`type: custom`): judged, and carried both ways."""
 
 from __future__ import annotations
 
@@ -147,6 +147,78 @@ async def test_an_upstream_of_responses_gets_it_in_its_own_form(tmp_path: Path) 
         "custom_tool_call_output",
     ]
     assert (sent["input"][1]["input"], sent["input"][2]["output"]) == (TEXT, "done")
+
+
+FLAT = {"type": "grammar", **GRAMMAR["grammar"]}  # type: ignore[dict-item]
+TOOL = {"type": "custom", "name": "apply_patch", "description": "Patches.", "format": FLAT}
+OUTPUT = {"type": "custom_tool_call_output", "call_id": "c1", "output": "done"}
+
+
+def input_of(*more: Any, **fields: Any) -> dict[str, Any]:
+    """A request of Responses to an upstream that speaks Chat."""
+    items = [{"role": "user", "content": "go"}, *more]
+    return {"model": "m", "input": items, "tools": [TOOL], "store": False, **fields}
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+async def test_a_client_of_responses_gets_it_of_an_upstream_of_chat(
+    stream: bool, tmp_path: Path
+) -> None:
+    body = input_of(tool_choice={"type": "custom", "name": "apply_patch"}, stream=stream)
+    async with relayed(tmp_path, pieces(TEXT[:5], TEXT[5:]), **ALLOWED) as (one, upstream):
+        if stream:
+            told = frames_of(await streamed(one, "/v1/responses", body))
+            pieces_told = [one["delta"] for one in told if one["type"].endswith("input.delta")]
+            assert "".join(pieces_told) == TEXT
+            (item,) = told[-1]["response"]["output"]
+        else:
+            _, answer = await one.post("/v1/responses", body)
+            (item,) = answer["output"]
+        _, found = await one.get("/v1/audit")
+    assert {name: item[name] for name in ("type", "call_id", "name", "input")} == {
+        "type": "custom_tool_call",
+        "call_id": "c1",
+        "name": "apply_patch",
+        "input": TEXT,
+    }
+    (row,) = [row for row in found["entries"] if row["kind"] == "tool_decided"]
+    assert (row["tool"], row["data"]["arguments"]) == ("apply_patch", {"input": TEXT})
+    (sent,) = upstream.requests
+    assert sent["tools"] == [PATCH]
+    assert sent["tool_choice"] == {"type": "custom", "custom": {"name": "apply_patch"}}
+
+
+@pytest.mark.parametrize("tools", [[TOOL], []], ids=["offered", "offered no more"])
+async def test_its_history_is_told_to_chat_in_free_text(tools: Any, tmp_path: Path) -> None:
+    call = {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": TEXT}
+    async with relayed(tmp_path, said("ok")) as (one, upstream):
+        status, answer = await one.post("/v1/responses", input_of(call, OUTPUT, tools=tools))
+        assert (status, answer["output"][0]["content"][0]["text"]) == (200, "ok")
+    made, result = upstream.requests[0]["messages"][1:]
+    assert (made["role"], made["tool_calls"], result) == ("assistant", [CALL], RESULT)
+
+
+async def test_a_denied_call_of_responses_goes_back_to_chat_in_free_text(tmp_path: Path) -> None:
+    async with relayed(tmp_path, pieces(TEXT), said("then not"), deny=["apply_patch"]) as (
+        one,
+        upstream,
+    ):
+        _, answer = await one.post("/v1/responses", input_of())
+    (item,) = answer["output"]
+    assert (item["type"], item["content"][0]["text"]) == ("message", "then not")
+    call, result = upstream.requests[1]["messages"][1:]
+    assert (call["tool_calls"], result["tool_call_id"]) == ([CALL], "c1")
+    assert "denied" in result["content"]
+
+
+@pytest.mark.parametrize("model", ["anthropic/m", "agent/main"])
+async def test_messages_and_agents_have_no_place_for_that_of_responses(
+    model: str, tmp_path: Path
+) -> None:
+    async with relayed(tmp_path, said("never")) as (one, upstream):
+        status, answer = await one.post("/v1/responses", input_of(model=model))
+        assert (status, answer["error"]["param"]) == (400, "tools[0] of the type 'custom'")
+        assert upstream.requests == []
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,10 @@ TEXTS = {"input_text": "text", "output_text": "text", "text": "text", "refusal":
 """The parts of a message that are text, and the field it stands in."""
 
 
+OF_FREE_TEXT = frozenset(("type", "name", "description", "format"))
+"""The fields of a tool in free text that Chat has as well."""
+
+
 @dataclass(frozen=True, slots=True)
 class Own:
     """A type of tool that the vendor has defined and the client runs.
@@ -138,8 +142,9 @@ def read(body: dict[str, Any]) -> Asked:
     _refuse(fields)
     foreign: list[str] = []
     system = _instructions(fields)
-    front, messages = _conversation(fields, foreign)
-    tools, hosted, special = _tools(fields)
+    free: list[str] = []
+    front, messages = _conversation(fields, foreign, free)
+    tools, hosted, special, called = _tools(fields)
     foreign += special
     known = MAPPED | HARMLESS
     parameters = parameters_of(fields, _parameters(fields))
@@ -155,6 +160,7 @@ def read(body: dict[str, Any]) -> Asked:
         parameters=parameters,
         body=body,
         foreign=(*fields.beyond(known), *foreign),
+        free_text=(*called, *free),
         hosted=hosted,
         session=fields.text("prompt_cache_key"),
         conversation=_named_conversation(fields),
@@ -211,7 +217,7 @@ def _instructions(fields: Fields) -> tuple[SystemText, ...]:
 
 
 def _conversation(
-    fields: Fields, foreign: list[str]
+    fields: Fields, foreign: list[str], free: list[str]
 ) -> tuple[Sequence[SystemText], tuple[Message, ...]]:
     given = fields.raw["input"]
     if isinstance(given, str):
@@ -231,7 +237,7 @@ def _conversation(
                 front.append(came_as(SystemText(text=text, stable=True), raw))
                 continue
             foreign.append(f"{item.at} with the role {item.text('role')!r}")
-        placed.append((item.at, came_as(_message(item, kind, foreign), raw)))
+        placed.append((item.at, came_as(_message(item, kind, foreign, free), raw)))
     if not placed:
         raise bad("input", "expected an item that is none of the system's")
     goes_on = "conversation" in fields or "previous_response_id" in fields
@@ -239,7 +245,7 @@ def _conversation(
     return front, tuple(message for _, message in placed)
 
 
-def _message(item: Fields, kind: str, foreign: list[str]) -> Message:
+def _message(item: Fields, kind: str, foreign: list[str], free: list[str]) -> Message:
     if kind == "message":
         parts = _parts(item, foreign)
         match item.needed("role"):
@@ -257,7 +263,9 @@ def _message(item: Fields, kind: str, foreign: list[str]) -> Message:
     if kind in RESULTS and _by_client(item):
         return Message(role="tool", parts=(_result(item, foreign),))
     if (use := _call(item, kind)) is not None:
-        if kind != "function_call" or "namespace" in item:
+        if kind == "custom_tool_call" and "namespace" not in item:
+            free.append(f"{item.at} of the type {kind!r}")
+        elif kind != "function_call" or "namespace" in item:
             foreign.append(f"{item.at} of the type {kind!r}")
         return Message(role="assistant", parts=(came_as(use, Raw(wire=WIRE, data=item.raw)),))
     if kind != "reasoning":
@@ -343,9 +351,12 @@ def _media(item: Fields, kind: str, foreign: list[str]) -> ContentPart:
 
 
 @kept
-def _tools(fields: Fields) -> tuple[tuple[Tool, ...], tuple[str, ...], tuple[str, ...]]:
-    """Return the tools that clients run, the types of the others, and what is foreign of them."""
+def _tools(
+    fields: Fields,
+) -> tuple[tuple[Tool, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return the tools that clients run, the types of others, what is foreign, and free text."""
     foreign: list[str] = []
+    free: list[str] = []
     tools: list[tuple[Fields, Tool]] = []
     hosted: list[str] = []
     for item in fields.objects("tools", MOST_TOOLS):
@@ -358,11 +369,13 @@ def _tools(fields: Fields) -> tuple[tuple[Tool, ...], tuple[str, ...], tuple[str
         elif kind == "function":
             tools.append((item, came_as(_tool(item, kind), Raw(wire=WIRE, data=item.raw))))
         elif kind == "custom" or (kind in OWN and _by_client(item)):
-            foreign.append(f"{item.at} of the type {kind!r}")
+            (free if kind == "custom" else foreign).append(f"{item.at} of the type {kind!r}")
+            if kind == "custom":
+                foreign.extend(item.beyond(OF_FREE_TEXT))
             tools.append((item, came_as(_tool(item, kind), Raw(wire=WIRE, data=item.raw))))
         else:
             hosted.append(kind)
-    return check_tools(tools), tuple(hosted), tuple(foreign)
+    return check_tools(tools), tuple(hosted), tuple(foreign), tuple(free)
 
 
 def _tool(item: Fields, kind: str, namespace: str = "") -> Tool:
