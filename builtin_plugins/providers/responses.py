@@ -291,7 +291,7 @@ class CallForm:
         made = {"type": self.type, "call_id": use.id}
         if self.type == "custom_tool_call":
             return {**made, "name": self.name, **space, "input": str(given.get("input", ""))}
-        field = INPUTS.get(self.type, "action")
+        (field,) = INPUTS.get(self.type, ("action",))
         own = {"local_shell_call": {"id": use.id}, "tool_search_call": {"execution": "client"}}
         return {**made, **own.get(self.type, {}), field: given.get(field), "status": "completed"}
 
@@ -443,8 +443,19 @@ RESULTS = {"tool_search_call": "tool_search_output"}
 PIECES_OF_CALLS = tuple(f"response.{kind}" for kind in RUN_BY_CLIENTS if kind != "tool_search_call")
 """How the events begin that hold pieces of such calls."""
 
-INPUTS = {"tool_search_call": "arguments", "apply_patch_call": "operation"}
-"""The field of a call that says what is to be done; ``action`` of all others."""
+INPUTS: Mapping[str, Sequence[str]] = {
+    "tool_search_call": ("arguments",),
+    "apply_patch_call": ("operation",),
+    "computer_call": ("action", "actions", "pending_safety_checks"),
+}
+"""The fields of a call that say what is to be done; ``action`` of all others. One of several may
+stand for others, so all of those are read that are there."""
+
+NAMED = ("function_call", "custom_tool_call")
+"""The types of calls that name their tool; all others are of the vendor's own."""
+
+ITEM, COMMANDS = "response.output_item", "response.shell_call_command"
+"""How the events begin that hold whole items, and pieces of a shell's commands."""
 
 OWN_NAMES = {"computer_call": "computer"}
 """What the tool of a call is named that has no name, where that is not in its type."""
@@ -613,7 +624,7 @@ class ResponsesReader:
     def _call(self, item: dict[str, Any], event: dict[str, Any]) -> ToolUseEvent:
         kind = item["type"]
         given: Mapping[str, Any] | str
-        if kind in ("function_call", "custom_tool_call"):
+        if kind in NAMED:
             name = text_of(self._provider, item, "name")
             if not name:
                 malformed(self._provider, "a tool call without a name")
@@ -624,13 +635,19 @@ class ResponsesReader:
                 given = arguments_of(text_of(self._provider, item, "arguments"))
         else:
             name = OWN_NAMES.get(kind, kind.removesuffix("_call"))
-            field = INPUTS.get(kind, "action")
-            given = {field: item.get(field)}
+            names = INPUTS.get(kind, ("action",))
+            given = {one: item[one] for one in names if item.get(one)}
         self._called = True
         call_id = text_of(self._provider, item, "call_id") or text_of(self._provider, item, "id")
         made = ToolUseEvent(id=call_id or new_id("call"), name=name, input=given)
         pieces = [*self._open.pop(event.get("output_index"), ()), event]
-        return self._came(made, *pieces) if _agree(pieces, item) else made
+        if kind in NAMED:
+            return self._came(made, *pieces) if _agree(pieces, item) else made
+        if not _agree_on_own(pieces, item):
+            # Its end holds all of it: what came before says nothing else that clients need.
+            begun = {**item, "status": "in_progress"}
+            pieces = [{**event, "type": "response.output_item.added", "item": begun}, event]
+        return self._came(made, *pieces)
 
     # -- the end ---------------------------------------------------------------------
 
@@ -698,16 +715,42 @@ def _emptied(holder: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
+def _begins(begun: object, whole: object) -> bool:
+    """Whether a call, or a value in it, says nothing that it does not say at its end."""
+    if begun in (None, "", [], {}):
+        return True
+    if isinstance(begun, dict) and isinstance(whole, dict):
+        names = begun.keys() - {"status"}
+        return all(_begins(begun[name], whole.get(name)) for name in names)
+    return begun == whole
+
+
+def _agree_on_own(pieces: Sequence[dict[str, Any]], item: dict[str, Any]) -> bool:
+    """Whether the pieces of a call of the vendor's own say what its end says.
+
+    A shell's commands come in pieces as well; of all others there are none.
+    """
+    action = item.get("action")
+    commands = action.get("commands") if isinstance(action, dict) else None
+    told = dict(enumerate(commands)) if isinstance(commands, list) else {}
+    came: dict[int, str] = {}
+    for piece in pieces:
+        base, _, what = piece["type"].rpartition(".")
+        if base == ITEM and _begins(piece.get("item"), item):
+            continue
+        at, text = piece.get("command_index"), piece.get("delta" if what == "delta" else "command")
+        if base != COMMANDS or type(at) is not int or not isinstance(text, str):
+            return False
+        if what != "done":
+            came[at] = came.get(at, "") + text
+        elif came.setdefault(at, text) != text:
+            return False
+    return all(told.get(at) == text for at, text in came.items())
+
+
 def _agree(pieces: Sequence[dict[str, Any]], item: dict[str, Any]) -> bool:
     """Whether the pieces of a call say what its end says, which is what will be judged."""
     field = "arguments" if item["type"] == "function_call" else "input"
-    if item["type"] not in ("function_call", "custom_tool_call"):
-        return all(
-            piece["type"].startswith("response.output_item.")
-            and isinstance(begun := piece.get("item"), dict)
-            and {**begun, "status": None} == {**item, "status": None}
-            for piece in pieces
-        )
     whole, written = item.get(field), []
     for piece in pieces[:-1]:
         if piece["type"] == "response.output_item.added":

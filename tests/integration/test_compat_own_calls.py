@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builtin_plugins.compat.bodies import PNG
 from tests.builtin_plugins.providers.raw import RawServer, Wire
 from tests.builtin_plugins.providers.transcripts import sse
 from tests.integration.test_compat_faults import served
@@ -175,3 +176,125 @@ async def test_one_whose_result_a_plugin_changes_keeps_its_form(tmp_path: Path) 
     assert [one["type"] for one in given if one["type"].endswith("call")] == [
         one["type"] for one in (shell, local, patch, search)
     ]
+
+
+CHECK = {"id": "cu_sc", "code": "malicious_instructions", "message": "look at it"}
+CLICKS = {
+    "type": "computer_call",
+    "actions": [{"type": "click", "x": 1, "y": 2}, {"type": "type", "text": "ls"}],
+    "pending_safety_checks": [CHECK],
+}
+SHELL = {"type": "shell_call", "action": {"commands": ["ls", "pwd"], "timeout_ms": None}}
+BEGUN: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    (CLICKS, {"type": "computer_call", "pending_safety_checks": [], "action": None}),
+    (CLICKS, {"type": "computer_call"}),
+    (SHELL, {"type": "shell_call", "action": {"commands": []}}),
+]
+
+
+def items_sent(told: str) -> list[dict[str, Any]]:
+    """Return the events of a stream, without their numbers, that are of an item."""
+    events = [json.loads(one[6:]) for one in told.splitlines() if one.startswith("data: {")]
+    return [
+        {name: value for name, value in event.items() if name != "sequence_number"}
+        for event in events
+        if "output_index" in event
+    ]
+
+
+async def stream_of(one: Any, **body: Any) -> str:
+    async with one.http.post(one.url + PATH, json=asked(stream=True, **body)) as got:
+        assert got.status == 200
+        return str(await got.text())
+
+
+def command(kind: str, at: int, **more: Any) -> dict[str, Any]:
+    place = {"output_index": 0, "command_index": at}
+    return {"type": f"response.shell_call_command.{kind}", **place, **more}
+
+
+@pytest.mark.parametrize(("call", "begun"), BEGUN)
+async def test_one_that_nobody_changes_passes_as_it_came(
+    call: dict[str, Any], begun: dict[str, Any], tmp_path: Path
+) -> None:
+    (item,) = called([call])
+    frames: list[dict[str, Any]] = [
+        {"type": "response.output_item.added", "output_index": 0,
+         "item": {"id": "i0", "call_id": "c0", "status": "in_progress", **begun}},
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
+    ]  # fmt: skip
+    if call is SHELL:
+        frames[1:1] = [
+            command("added", 0, command="l"),
+            command("delta", 0, delta="s"),
+            command("done", 0, command="ls"),
+            command("added", 1, command=""),
+            command("delta", 1, delta="pwd"),
+        ]
+    last = {"id": "resp_1", "status": "completed", "output": [item]}
+    tools = [*TOOLS, {"type": "computer"}]
+    async with served(tmp_path, "responses") as (one, upstream):
+        says(upstream, sse(*frames, {"type": "response.completed", "response": last}))
+        assert items_sent(await stream_of(one, tools=tools)) == frames
+        _, found = await one.get("/v1/audit")
+    (row,) = [row for row in found["entries"] if row["kind"] == "tool_decided"]
+    judged = {name: value for name, value in call.items() if name != "type"}
+    assert row["data"]["arguments"] == judged
+
+
+@pytest.mark.parametrize(
+    ("call", "begun", "piece"),
+    [
+        (CLICKS, {**CLICKS, "actions": [{"type": "type", "text": "danger"}]}, None),
+        (CLICKS, {**CLICKS, "action": {"type": "type", "text": "danger"}}, None),
+        (SHELL, SHELL, command("delta", 0, delta="danger")),
+        (SHELL, SHELL, command("done", 1, command="danger")),
+        (SHELL, SHELL, command("added", 2, command="danger")),
+        (SHELL, SHELL, {**command("new", 0), "text": "danger"}),
+    ],
+)
+async def test_one_that_says_two_things_is_told_as_it_was_judged(
+    call: dict[str, Any], begun: dict[str, Any], piece: dict[str, Any] | None, tmp_path: Path
+) -> None:
+    (item,) = called([call])
+    added = {"id": "i0", "call_id": "c0", "status": "in_progress", **begun}
+    frames: list[dict[str, Any]] = [
+        {"type": "response.output_item.added", "output_index": 0, "item": added},
+        *([piece] if piece else []),
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
+    ]
+    last = {"id": "resp_1", "status": "completed", "output": [item]}
+    tools = [*TOOLS, {"type": "computer"}]
+    async with served(tmp_path, "responses") as (one, upstream):
+        says(upstream, sse(*frames, {"type": "response.completed", "response": last}))
+        told = await stream_of(one, tools=tools)
+    assert "danger" not in told
+    sent = items_sent(told)
+    assert [one["type"] for one in sent] == [one["type"] for one in (frames[0], frames[-1])]
+    assert sent[0]["item"] == {**item, "status": "in_progress"}
+    assert sent[-1]["item"] == item
+
+
+async def test_what_a_screen_shows_counts_as_a_picture_and_passes_as_it_came(
+    tmp_path: Path,
+) -> None:
+    (call,) = called([CLICKS])
+    shown = f"data:image/png;base64,{PNG}"
+    result = {
+        "type": "computer_call_output",
+        "call_id": "c0",
+        "output": {"type": "computer_screenshot", "image_url": shown, "detail": "original"},
+        "acknowledged_safety_checks": [CHECK],
+    }
+    tools = [*TOOLS, {"type": "computer"}]
+    async with served(tmp_path, "responses") as (one, upstream):
+        says(upstream, answer(call), answer(SAID))
+        session = {"headers": {"session-id": "s1"}}
+        _, told = await one.post(PATH, asked(tools=tools), **session)
+        body = asked(*told["output"], result, tools=tools)
+        status, why = await one.post(PATH, body, **session)
+        assert status == 200, why
+        _, found = await one.get("/v1/audit")
+    assert upstream.requests[1]["input"] == body["input"]
+    kinds = [row["kind"] for row in found["entries"]]
+    assert (kinds.count("tool_finished"), "tool_unverified" in kinds) == (1, False)

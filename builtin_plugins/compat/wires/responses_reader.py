@@ -106,25 +106,26 @@ class Own:
     Attributes:
         call: The type of its calls.
         output: The type of their results.
-        input: The field of a call that says what is to be done.
+        inputs: The fields of a call that say what is to be done; all of several that are there.
     """
 
     call: str
     output: str
-    input: str = "action"
+    inputs: Sequence[str] = ("action",)
 
 
+SCREEN = ("action", "actions", "pending_safety_checks")
 OWN: Mapping[str, Own] = {
     "local_shell": Own("local_shell_call", "local_shell_call_output"),
     "shell": Own("shell_call", "shell_call_output"),
-    "apply_patch": Own("apply_patch_call", "apply_patch_call_output", "operation"),
-    "computer_use_preview": Own("computer_call", "computer_call_output"),
-    "computer": Own("computer_call", "computer_call_output"),
-    "tool_search": Own("tool_search_call", "tool_search_output", "arguments"),
+    "apply_patch": Own("apply_patch_call", "apply_patch_call_output", ("operation",)),
+    "computer_use_preview": Own("computer_call", "computer_call_output", SCREEN),
+    "computer": Own("computer_call", "computer_call_output", SCREEN),
+    "tool_search": Own("tool_search_call", "tool_search_output", ("arguments",)),
 }
 """Tools that a client runs itself, by their types."""
 
-CALLS = {own.call: (name, own.input) for name, own in OWN.items()}
+CALLS = {own.call: (name, own.inputs) for name, own in OWN.items()}
 IN_PARTS = {"function_call_output", "custom_tool_call_output"}
 """Results that may have parts like those of a message."""
 
@@ -288,8 +289,8 @@ def _call(item: Fields, kind: str) -> ToolUse | None:
         given = {"input": item.text("input")}
         name = named(item.needed("name"), item.text("namespace"))
     elif kind in CALLS and _by_client(item):
-        name, field = CALLS[kind]
-        given = {field: item.raw.get(field)}
+        name, names = CALLS[kind]
+        given = {one: item.raw.get(one) for one in names if item.raw.get(one)}
     else:
         return None
     return ToolUse(id=item.text("call_id") or item.needed("id"), name=name, input=given)
@@ -305,6 +306,9 @@ def _result(item: Fields, foreign: list[str]) -> ToolResultPart:
     output = item.raw.get("output")
     if isinstance(output, str):
         content = output
+    elif item.text("type") == "computer_call_output" and _is_shown(output):
+        screen = item.object("output")
+        content = (url_of(screen, screen.needed("image_url")),)
     elif isinstance(output, list) and item.text("type") in IN_PARTS:
         content = tuple(_part(one, foreign) for one in item.objects("output", MOST_PARTS))
     else:
@@ -313,6 +317,11 @@ def _result(item: Fields, foreign: list[str]) -> ToolResultPart:
     # That of the vendor's own shell has no other name.
     named_by = "call_id" if "call_id" in item else "id"
     return ToolResultPart(tool_use_id=item.needed(named_by), content=content)
+
+
+def _is_shown(output: object) -> bool:
+    """Whether a result is a picture of a screen, which would be a very long text otherwise."""
+    return isinstance(output, dict) and isinstance(output.get("image_url"), str)
 
 
 def _parts(item: Fields, foreign: list[str]) -> tuple[ContentPart, ...]:

@@ -392,8 +392,8 @@ class ResponsesWriter:
 
     def _own_call(self, item: WireFrame, given: WireFrame, at: WireFrame) -> Iterator[WireFrame]:
         """Yield a call of a tool that the vendor has defined: its items have no deltas."""
-        field = CALLS[item["type"]][1]
-        item |= {field: given.get(field)}
+        names = CALLS[item["type"]][1]
+        item |= {name: given[name] for name in names if name in given}
         added = {**item, "status": "in_progress"}
         yield self._stamped({"type": "response.output_item.added", **at, "item": added})
         self._items.append(item)

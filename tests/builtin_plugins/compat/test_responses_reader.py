@@ -80,6 +80,16 @@ def test_a_call_of_a_vendors_own_tool_is_a_call() -> None:
     assert "stdout" in asked.messages[2].tool_results[0].text
 
 
+def test_a_screen_is_read_as_a_picture_and_not_as_its_text() -> None:
+    called = {"type": "computer_call", "id": "c", "call_id": "c", "actions": [{"type": "wait"}]}
+    screen = {"type": "computer_screenshot", "image_url": f"data:image/png;base64,{PNG}"}
+    result = {"type": "computer_call_output", "call_id": "c", "output": screen}
+    call, shown = read(body(called, result)).messages
+    assert [use.input for use in call.tool_uses] == [{"actions": [{"type": "wait"}]}]
+    (part,) = shown.tool_results
+    assert [type(one) for one in part.content] == [Image]
+
+
 def test_a_choice_that_no_other_wire_has_is_named() -> None:
     choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "web_search"}]}
     assert read({**body(told("go")), "tool_choice": choice}).foreign == ("tool_choice",)

@@ -418,8 +418,10 @@ def test_an_action_that_begins_otherwise_than_it_ends_is_not_passed_on() -> None
     item = {"type": "shell_call", "id": "s", "call_id": "c", "action": {"commands": ["ls"]}}
     other = {**item, "action": {"commands": ["rm -rf /"]}}
     added = event("output_item.added", output_index=0, item=other)
-    (call,) = as_it_came(added, event("output_item.done", output_index=0, item=item))
-    assert call.raw is None
+    done = event("output_item.done", output_index=0, item=item)
+    (call,) = as_it_came(added, done)
+    assert call.raw is not None
+    assert call.raw.data == [{**added, "item": {**item, "status": "in_progress"}}, done]
 
 
 # -- over a socket -----------------------------------------------------------
