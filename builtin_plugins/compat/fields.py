@@ -27,7 +27,7 @@ from hookgate import (
     Tool,
     WireError,
 )
-from hookgate.kit.tokens.pictures import picture_size
+from hookgate.kit.tokens.bounds import picture_size
 from hookgate.wire import Raw, StrictJSONError, dumps, loads, wrong_in_content
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from hookgate import Invocation, NotAllowedError, OperationModel, Principal, TurnError, operation
-from hookgate.builtin_plugins.inventory.projection import SourceStatus
+from hookgate.builtin_plugins.inventory.multiplexer import SourceStatus
 from hookgate.builtin_plugins.inventory.record import Button, CapabilityRecord, Kind, affordance
 from hookgate.builtin_plugins.inventory.service import Inventory, RecordFilter
 from hookgate.builtin_plugins.inventory.sources.source import Action, CapabilityInstall

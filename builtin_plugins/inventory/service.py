@@ -25,10 +25,10 @@ from hookgate import (
     StoreError,
     Switch,
 )
-from hookgate.builtin_plugins.inventory.multiplexer import Multiplexer
-from hookgate.builtin_plugins.inventory.projection import (
+from hookgate.builtin_plugins.inventory.multiplexer import (
     RECORDS,
     Fed,
+    Multiplexer,
     Projection,
     Served,
     SourceStatus,

@@ -60,7 +60,7 @@ from hookgate.builtin_plugins.providers.wire.protocol import (
     write_changes,
 )
 from hookgate.builtin_plugins.providers.wire.template import FrameTemplate, TextTemplate
-from hookgate.kit.tokens.pictures import patches, picture_size
+from hookgate.kit.tokens.bounds import patches, picture_size
 from hookgate.kit.usage import StreamedUsage, UsageError, anthropic_messages
 from hookgate.wire import MEDIA, left_out
 

@@ -65,7 +65,7 @@ from hookgate.builtin_plugins.providers.wire.protocol import (
     write_changes,
 )
 from hookgate.builtin_plugins.providers.wire.template import FrameTemplate, TextTemplate
-from hookgate.kit.tokens.pictures import picture_size, picture_tokens, tiles
+from hookgate.kit.tokens.bounds import picture_size, picture_tokens, tiles
 from hookgate.kit.usage import StreamedUsage, UsageError, openai_chat
 from hookgate.wire import MEDIA, WirePart, left_out
 

@@ -9,8 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from hookgate import SWITCHES, Host, Invocation, OperationModel, TurnError, not_found, operation
-from hookgate.builtin_plugins.schedules.runs import tidy
-from hookgate.builtin_plugins.schedules.scheduler import SWITCH, Scheduler, paused_in
+from hookgate.builtin_plugins.schedules.scheduler import SWITCH, Scheduler, paused_in, tidy
 from hookgate.builtin_plugins.schedules.settings import JobSettings
 
 LOOKED_AT = 100

@@ -12,8 +12,7 @@ from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.errors import ToolDefinitionError
 from hookgate.core.domain.messages import CLEAN, Taint
 from hookgate.core.domain.parts import Content, WirePart, plain_text
-from hookgate.core.domain.schemas import SchemaCheck, compile_schema
-from hookgate.core.domain.strict_json import canonical
+from hookgate.core.domain.strict_json import SchemaCheck, canonical, compile_schema
 
 if TYPE_CHECKING:
     from hookgate.core.domain.turn import Turn

@@ -19,10 +19,11 @@ from hookgate.core.gateway.server import SERVER, Server
 from hookgate.core.gateway.wire.login import log_in, log_out, show
 from hookgate.core.gateway.wire.rest import serve_named, serve_operation
 from hookgate.core.gateway.wire.websocket import serve_socket
-from hookgate.core.runtime import Runtime
 
 if TYPE_CHECKING:
     from aiohttp.web_urldispatcher import AbstractRoute
+
+    from hookgate.core.runtime import Runtime
 
 ROUTES: web.AppKey[dict[AbstractRoute, Route]] = web.AppKey("hookgate routes", dict)
 """What every route that is served has declared."""

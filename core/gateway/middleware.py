@@ -10,9 +10,8 @@ from aiohttp import web
 from hookgate.core.domain import strict_json
 from hookgate.core.domain.errors import WireError
 from hookgate.core.gateway.access.peer import NONCE_HEADER, PROOF_HEADER, prove
-from hookgate.core.gateway.bodies import BODIES
 from hookgate.core.gateway.codes import ErrorAnswer, describe_error, wait_header, wire_error
-from hookgate.core.gateway.requests import CALLER, CLIENT, ROUTE
+from hookgate.core.gateway.requests import BODIES, CALLER, CLIENT, ROUTE
 from hookgate.core.gateway.routes import CORS_HEADERS, TOKEN, Handler, Route
 from hookgate.core.hooks.tasks import contained
 

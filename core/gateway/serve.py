@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -18,11 +19,17 @@ from hookgate.core.domain.errors import HookgateError, StartError
 from hookgate.core.gateway.access.auth import check_listener
 from hookgate.core.gateway.app import build_app
 from hookgate.core.gateway.server import SERVER, Server
-from hookgate.core.gateway.service.handover import Handover, ServiceManager
 from hookgate.core.gateway.service.proxy_protocol import ProxyHeaders
-from hookgate.core.gateway.service.sockets import cannot_listen, own_sockets
+from hookgate.core.gateway.service.sockets import (
+    Handover,
+    ServiceManager,
+    cannot_listen,
+    own_sockets,
+)
 from hookgate.core.gateway.wire.rpc import notification
-from hookgate.core.runtime import Runtime
+
+if TYPE_CHECKING:
+    from hookgate.core.runtime import Runtime
 
 KEEP_ALIVE_SECONDS = 75.0
 """Seconds that a connection may be idle between two requests, or before its first is whole."""

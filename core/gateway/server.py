@@ -14,10 +14,9 @@ from hookgate.core.domain.turn import Principal
 from hookgate.core.gateway.access.auth import AccessGate
 from hookgate.core.gateway.access.peer import PeerLookup, new_key
 from hookgate.core.gateway.access.tokens import principal_id
-from hookgate.core.gateway.bodies import UnverifiedBodies
 from hookgate.core.gateway.codes import wire_error
 from hookgate.core.gateway.operations import result_json
-from hookgate.core.gateway.requests import CALLER, Clients, LiveClient, RequestLog
+from hookgate.core.gateway.requests import CALLER, Clients, LiveClient, RequestLog, UnverifiedBodies
 from hookgate.core.gateway.routes import ErrorShape, Route, Routes
 from hookgate.core.gateway.wire.rpc import PROTOCOL, Methods, event_data, event_parts
 from hookgate.core.gateway.wire.stream import QUEUE_BYTES

@@ -29,12 +29,12 @@ from hookgate.core.hooks.dispatch import (
     Failed,
     HookFailure,
     Implementation,
+    Pool,
     chains_of,
     contracts_of,
     tightened,
 )
 from hookgate.core.hooks.limits import Watch, driven, rest
-from hookgate.core.hooks.pool import Pool
 from hookgate.core.hooks.reports import CallSpan, FailureReports
 from hookgate.core.settings.schema import HookSettings
 from hookgate.hookspecs import Contract, hook_failed

@@ -222,7 +222,7 @@ from hookgate.core.domain.turn import (
     TurnRequest as TurnRequest,
     key_text as key_text,
 )
-from hookgate.core.gateway.bodies import (
+from hookgate.core.gateway.requests import (
     read_unverified as read_unverified,
 )
 from hookgate.core.gateway.codes import (

@@ -278,7 +278,7 @@ class Question:
                 what is not in it.
         """
         # Whoever asks nobody needs no validator.
-        from hookgate.core.domain.schemas import problems_of
+        from hookgate.core.domain.strict_json import problems_of
 
         try:
             problems = problems_of(value, self.schema)

@@ -18,7 +18,7 @@ from hookgate.core.domain.parts import (
     with_texts as with_texts,
     wrong_in_content as wrong_in_content,
 )
-from hookgate.core.domain.schemas import compile_schema as compile_schema
+from hookgate.core.domain.strict_json import compile_schema as compile_schema
 from hookgate.core.settings.documented import Documented as Documented
 from hookgate.core.domain.strict_json import (
     StrictJSONError as StrictJSONError,

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conftest import CommandLine
 from tests.support.loading import load
 
-from hookgate.cli.commands.scaffold import PluginKind, package
+from hookgate.cli.commands.plugins import PluginKind, package
 
 ROOT = Path(__file__).parents[2]
 KINDS = pytest.mark.parametrize("kind", list(PluginKind), ids=str)

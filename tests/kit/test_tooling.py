@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.errors import ToolDefinitionError
 from hookgate.core.domain.parts import Image, Text
-from hookgate.core.domain.schemas import MAX_PROBLEM_CHARS, MAX_PROBLEMS, compile_schema
+from hookgate.core.domain.strict_json import MAX_PROBLEM_CHARS, MAX_PROBLEMS, compile_schema
 from hookgate.core.domain.tools import ToolResult
 from hookgate.kit.tooling import tool
 

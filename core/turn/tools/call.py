@@ -20,8 +20,7 @@ from hookgate.core.domain.errors import HookError
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import CLEAN
 from hookgate.core.domain.parts import content_to_json
-from hookgate.core.domain.schemas import NAME
-from hookgate.core.domain.strict_json import canonical
+from hookgate.core.domain.strict_json import NAME, canonical
 from hookgate.core.domain.tools import (
     Ask,
     ClientCallFlags,

@@ -16,7 +16,7 @@ from hookgate.core.domain.messages import CLEAN, ToolResultPart, join_taints
 from hookgate.core.domain.parts import Document, came_as
 from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.tools import Decision, ToolCall, ToolResult
-from hookgate.core.registry.frozen import frozen_json
+from hookgate.core.registry.admission import frozen_json
 from hookgate.core.turn.tools.call import Call, unknown_tool
 from hookgate.core.turn.tools.round import MISSING, each, results_message
 

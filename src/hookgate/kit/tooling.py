@@ -25,7 +25,7 @@ from pydantic_core import PydanticSerializationError, to_json, to_jsonable_pytho
 from hookgate.core.domain.descriptors import ExamplesError, Flags, checked_examples
 from hookgate.core.domain.errors import ToolDefinitionError
 from hookgate.core.domain.parts import CONTENT_PARTS
-from hookgate.core.domain.schemas import MAX_PROBLEMS, NAME, _path, compile_schema
+from hookgate.core.domain.strict_json import MAX_PROBLEMS, NAME, _path, compile_schema
 from hookgate.core.domain.tools import Tool, ToolResult, ToolRunner
 from hookgate.core.hooks.tasks import called
 from hookgate.kit.functions.signatures import (

@@ -11,10 +11,10 @@ from hookgate.ports import STORE
 from hookgate.core.domain.ports import SIGNALS
 from hookgate.ports import QUESTIONS, STOPPED as STOPPED
 from hookgate.core.host import Host
-from hookgate.sessions.conversations import InProcessConversations as InProcessConversations
-from hookgate.sessions.lanes import InProcessLanes as InProcessLanes
-from hookgate.sessions.questions import InProcessQuestions as InProcessQuestions
-from hookgate.sessions.lanes import InProcessSignals as InProcessSignals
+from hookgate.sessions.in_process import InProcessConversations as InProcessConversations
+from hookgate.sessions.in_process import InProcessLanes as InProcessLanes
+from hookgate.sessions.in_process import InProcessQuestions as InProcessQuestions
+from hookgate.sessions.in_process import InProcessSignals as InProcessSignals
 from hookgate.sessions.switches import FileSwitches as FileSwitches, Watchers as Watchers
 
 

@@ -13,7 +13,7 @@ from hookgate.builtin_plugins.awareness.cards.listing import MAX_ROWS
 from hookgate.builtin_plugins.awareness.plugin import Plugin
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
 from hookgate.core.domain.descriptors import Capability, Card, Flags, Rejected
-from hookgate.core.domain.schemas import compile_schema
+from hookgate.core.domain.strict_json import compile_schema
 from hookgate.core.domain.tools import Tool
 from hookgate.core.host import PluginInfo
 

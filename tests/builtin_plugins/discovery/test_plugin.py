@@ -9,7 +9,7 @@ from tests.builtin_plugins.turns import attach, make_host, make_turn
 from hookgate.builtin_plugins.discovery.plugin import Plugin
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.core.domain.descriptors import Capability, Card, Rejected
-from hookgate.core.domain.schemas import compile_schema
+from hookgate.core.domain.strict_json import compile_schema
 from hookgate.core.domain.tools import Tool
 from hookgate.core.host import QuarterTokens
 from hookgate.core.registry.snapshots import CapabilityIndex

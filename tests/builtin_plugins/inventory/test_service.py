@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
-from hookgate.builtin_plugins.inventory.multiplexer import Multiplexer
-from hookgate.builtin_plugins.inventory.projection import Projection
+from hookgate.builtin_plugins.inventory.multiplexer import Multiplexer, Projection
 from hookgate.builtin_plugins.inventory.record import CapabilityRecord
 from hookgate.builtin_plugins.inventory.service import Inventory
 from hookgate.builtin_plugins.inventory.settings import InventorySettings

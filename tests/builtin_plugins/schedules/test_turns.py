@@ -13,7 +13,7 @@ import pytest
 from tests.builtin_plugins.schedules.conftest import Scheduled
 from tests.support.script import until
 
-from hookgate.builtin_plugins.schedules import runs as running
+from hookgate.builtin_plugins.schedules import scheduler as running
 from hookgate.builtin_plugins.schedules.settings import JobSettings, SchedulesSettings
 from hookgate.cli.state import State
 from hookgate.core.domain.descriptors import Flags

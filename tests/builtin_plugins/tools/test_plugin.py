@@ -12,7 +12,7 @@ from hookgate.builtin_plugins.egress.service import CheckedEgress
 from hookgate.builtin_plugins.tools.plugin import Plugin
 from hookgate.builtin_plugins.tools.settings import ToolsSettings
 from hookgate.core.domain.errors import StartError
-from hookgate.core.domain.schemas import compile_schema
+from hookgate.core.domain.strict_json import compile_schema
 from hookgate.core.domain.tools import Tool, ToolResult
 from hookgate.ports import EGRESS
 

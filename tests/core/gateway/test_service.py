@@ -22,8 +22,14 @@ from hookgate.core.gateway.access import auth
 from hookgate.core.gateway.access.auth import check_listener
 from hookgate.core.gateway.serve import serve
 from hookgate.core.gateway.service import sockets as sockets_module
-from hookgate.core.gateway.service.handover import PLACE, Handover, ServiceManager, take_over
-from hookgate.core.gateway.service.sockets import bind_unix, inherited_sockets
+from hookgate.core.gateway.service.sockets import (
+    PLACE,
+    Handover,
+    ServiceManager,
+    bind_unix,
+    inherited_sockets,
+    take_over,
+)
 from hookgate.core.settings.schema import Settings
 
 # -- a Unix socket -------------------------------------------------------------------
@@ -277,7 +283,7 @@ async def test_where_nobody_is_there_to_take_over_from_it_starts_as_usual(tmp_pa
 async def test_another_users_gateway_is_taken_nothing_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hookgate.core.gateway.service import handover
+    from hookgate.core.gateway.service import sockets as handover
 
     monkeypatch.setattr(handover, "peer_is_ours", lambda _: False)
     async with old(tmp_path) as one:

@@ -13,7 +13,7 @@ from tests.support.script import until
 from tests.support.wire import Served, serving
 
 from hookgate import Access, Routes, hookimpl, read_unverified
-from hookgate.core.gateway.bodies import UnverifiedBodies
+from hookgate.core.gateway.requests import UnverifiedBodies
 
 
 class Hook:

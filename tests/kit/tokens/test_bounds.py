@@ -27,8 +27,7 @@ from hookgate.core.domain.models import (
 from hookgate.core.host import QuarterTokens
 from hookgate.core.turn.context import message_tokens
 from hookgate.core.turn.tools.offer import schema_tokens
-from hookgate.kit.tokens.bounds import sizes_of
-from hookgate.kit.tokens.pictures import picture_size, tiles
+from hookgate.kit.tokens.bounds import picture_size, sizes_of, tiles
 
 COUNTER = QuarterTokens()
 ODD = "\U0001f600\U0001f469\u200d\U0001f467\u6f22\u5b57\u30ab\ud55c\ufdfa\u0301"

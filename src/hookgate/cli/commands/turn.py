@@ -82,7 +82,7 @@ def turn(
 
     def render(console: Any) -> None:
         if explain:
-            from hookgate.cli.terminal.waterfall import print_waterfall
+            from hookgate.cli.terminal.trace import print_waterfall
 
             console.print()
             print_waterfall(console, trace, quiet=quiet)

@@ -24,7 +24,7 @@ from pydantic_core import PydanticCustomError, PydanticOmit, core_schema
 
 from hookgate.core.domain.descriptors import ExamplesError, Flags, checked_examples
 from hookgate.core.domain.errors import ContentError, ToolDefinitionError, counted
-from hookgate.core.domain.schemas import compile_schema
+from hookgate.core.domain.strict_json import compile_schema
 from hookgate.core.settings.documented import Documented
 from hookgate.core.settings.documents import Position, Reading, SourceDocument, parse_toml, read
 from hookgate.kit.content.yaml_reader import read_yaml

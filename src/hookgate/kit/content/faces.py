@@ -19,8 +19,7 @@ from unicodedata import normalize
 from hookgate import hookspecs
 from hookgate.core.domain.descriptors import Card, Rejected
 from hookgate.core.domain.tools import Tool
-from hookgate.core.registry.admission import is_own, own_sources
-from hookgate.core.registry.frozen import frozen_json
+from hookgate.core.registry.admission import frozen_json, is_own, own_sources
 from hookgate.core.registry.sanitizer import UNSANITIZED
 
 if TYPE_CHECKING:
