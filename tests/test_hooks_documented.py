@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import subprocess
 import sys
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,6 +16,7 @@ import pluggy
 import pytest
 from docs.hook_pages import PAGES, Hook, contract_line, header, hooks, index_table
 from docs.turn_picture import CORE, PICTURE, drawing
+from tests.support.types import checked
 
 from hookgate import hookspecs
 from hookgate.core.hooks.caller import Hooks
@@ -190,14 +190,6 @@ def test_the_examples_of_all_pages_pass_mypy(tmp_path: Path) -> None:
     for hook in HOOKS.values():
         (tmp_path / f"example_{hook.name}.py").write_text(example(hook), encoding="utf-8")
 
-    command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml")]
-    done = subprocess.run(
-        [*command, *map(str, sorted(tmp_path.glob("*.py")))],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    done = checked(sorted(tmp_path.glob("*.py")))
 
     assert done.returncode == 0, done.stdout

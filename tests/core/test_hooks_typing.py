@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from mypy import api
+from tests.support.types import checked
 
-ROOT = Path(__file__).parents[2]
 HEAD = """
 from hookgate import hookspecs
 from hookgate.core.domain.descriptors import Card, Rejected
@@ -49,14 +48,8 @@ def test_mypy_knows_results_and_refuses_misspelt_arguments(tmp_path: Path) -> No
     source = HEAD + RIGHT + WRONG
     snippet = tmp_path / "snippet.py"
     snippet.write_text(source)
-    out, errors, _ = api.run(
-        [
-            f"--config-file={ROOT / 'pyproject.toml'}",
-            "--no-namespace-packages",
-            "--follow-imports=silent",
-            str(snippet),
-        ]
-    )
+    done = checked([snippet])
+    out, errors = done.stdout, done.stderr
     found: dict[int, set[str]] = {}
     for line, text in re.findall(r"snippet\.py:(\d+): (?:error|note): (.*)", out):
         found.setdefault(int(line), set()).add(text)

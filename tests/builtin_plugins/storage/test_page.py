@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from tests.test_packaging import ROOT
+from tests.support.types import ROOT, checked
 
 
 @pytest.mark.slow
@@ -18,12 +16,5 @@ def test_the_tables_that_the_page_shows_pass_mypy(tmp_path: Path) -> None:
     assert "class Note(" in code
     module = tmp_path / "tables.py"
     module.write_text(f"{code}\nKEY: str = Note.table.c.id.name\n")
-    config = ("--strict", "--config-file", ROOT / "pyproject.toml")
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", *map(str, config), str(module)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = checked([module])
     assert done.returncode == 0, done.stdout
