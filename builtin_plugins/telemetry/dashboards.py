@@ -5,9 +5,10 @@ So a figure that is new has its panel, and an alert cannot ask for one that is g
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
 from hookgate import HookgateError, Instrument
 
@@ -16,128 +17,8 @@ _UNITS = {"s": "s", "By": "bytes", "USD": "currencyUSD", "{USD}": "currencyUSD",
 _DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 _SELECTED = '{job=~"$job"}'
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlertRule:
-    """One rule.
-
-    Attributes:
-        name: Its name.
-        expr: The expression; ``<NAME>`` stands for the series of an instrument that adds up, or
-            is kept as it is.
-        after: How long it has to hold.
-        summary: What is so.
-        todo: What to do about it.
-        severity: Whether somebody is to be woken.
-    """
-
-    name: str
-    expr: str
-    after: str
-    summary: str
-    todo: str
-    severity: Literal["page", "ticket"] = "ticket"
-
-
-def _burning(short: str, long: str, times: float) -> str:
-    """Return that 1 % of failed turns is used up so many times too fast, over both windows."""
-    failed, all_ = '<hookgate_turns>{ending="failed"}', "<hookgate_turns>"
-    over = " and ".join(
-        f"sum(rate({failed}[{window}])) / sum(rate({all_}[{window}])) > {times:g} * 0.01"
-        for window in (short, long)
-    )
-    return f"({over})"
-
-
-ALERTS = (
-    AlertRule(
-        name="HookgateTurnsFailFast",
-        expr=_burning("5m", "1h", 14.4),
-        after="2m",
-        summary="Turns fail so fast that a month's 1 % is gone in two days",
-        todo="`hookgate outcomes` says which and why; see the runbook of an incident",
-        severity="page",
-    ),
-    AlertRule(
-        name="HookgateTurnsFail",
-        expr=_burning("30m", "6h", 6),
-        after="15m",
-        summary="Turns fail faster than 1 % in a month allows",
-        todo="`hookgate outcomes` says which and why",
-    ),
-    AlertRule(
-        name="HookgateDown",
-        expr='absent(<hookgate_turns_running>) or up{job=~"hookgate.*"} == 0',
-        after="2m",
-        summary="No gateway gives figures",
-        todo="`systemctl status hookgate`, and the last lines of its log",
-        severity="page",
-    ),
-    AlertRule(
-        name="HookgateAuditNotSound",
-        expr='max by (instance, part) (<hookgate_degraded>{part=~"audit.*"}) > 0',
-        after="1m",
-        summary="The record of decisions cannot be kept, or is not as it was written",
-        todo="`hookgate audit verify` names the first bad row",
-        severity="page",
-    ),
-    AlertRule(
-        name="HookgateStoreNotWritten",
-        expr='max by (instance, part) (<hookgate_degraded>{part=~"storage.*"}) > 0',
-        after="1m",
-        summary="The store cannot be written",
-        todo="`hookgate status`, and the runbooks of a lost database and a full disk",
-        severity="page",
-    ),
-    AlertRule(
-        name="HookgateBudgetLate",
-        expr='max by (instance, part) (<hookgate_degraded>{part=~"metering.*"}) > 0',
-        after="2m",
-        summary="Budgets are not counted in time, so calls are refused or held",
-        todo="`hookgate budgets show`, and `hookgate status` for the reason",
-    ),
-    AlertRule(
-        name="HookgateDegraded",
-        expr=(
-            'max by (instance, part) (<hookgate_degraded>{part!~"(audit|storage|metering).*"}) > 0'
-        ),
-        after="15m",
-        summary="A part does not work as it should",
-        todo="`hookgate status` says why",
-    ),
-    AlertRule(
-        name="HookgateQuestionsWait",
-        expr="max by (instance) (<hookgate_questions_waiting>) > 0",
-        after="15m",
-        summary="Somebody's question has waited for a quarter of an hour",
-        todo="`hookgate approvals list`",
-    ),
-    AlertRule(
-        name="HookgateModelFails",
-        expr=(
-            'sum by (model) (rate(<hookgate_model_calls>{ending=~"failed|cut"}[10m]))'
-            " / sum by (model) (rate(<hookgate_model_calls>[10m])) > 0.2"
-        ),
-        after="10m",
-        summary="A fifth of the calls of a model fail",
-        todo="`hookgate providers test`; turns go on to the agent's next model",
-    ),
-    AlertRule(
-        name="HookgateHookFails",
-        expr="sum by (plugin, hook) (rate(<hookgate_hook_failures>[15m])) > 0",
-        after="15m",
-        summary="A plugin's hook fails again and again",
-        todo="`hookgate plugins doctor`, and the log",
-    ),
-    AlertRule(
-        name="HookgateBudgetUsed",
-        expr="max by (budget) (<hookgate_metering_budget_used_ratio>) > 0.9",
-        after="5m",
-        summary="A budget is used up to nine tenths",
-        todo="`hookgate budgets show --share 0.9`",
-    ),
-)
-"""The rules."""
+ALERTS = Path(__file__).with_name("alerts.toml")
+"""The rules, which ask for instruments by their names."""
 
 
 def series_of(instrument: Instrument) -> str:
@@ -152,23 +33,24 @@ def alerts(instruments: Iterable[Instrument]) -> dict[str, Any]:
         HookgateError: One asks for an instrument that is not there.
     """
     named = {f"<{one.name}>": series_of(one) for one in instruments}
-    return {"groups": [{"name": "hookgate", "rules": [_rule(one, named) for one in ALERTS]}]}
+    rules = tomllib.loads(ALERTS.read_text("utf-8"))["alert"]
+    return {"groups": [{"name": "hookgate", "rules": [_rule(one, named) for one in rules]}]}
 
 
-def _rule(alert: AlertRule, named: dict[str, str]) -> dict[str, Any]:
-    expr = alert.expr
+def _rule(alert: dict[str, str], named: dict[str, str]) -> dict[str, Any]:
+    expr = alert["expr"]
     for name, series in named.items():
         expr = expr.replace(name, series)
     if "<hookgate" in expr:
         raise HookgateError(
-            f"the alert {alert.name} asks for an instrument that no plugin has declared: {expr}"
+            f"the alert {alert['name']} asks for an instrument that no plugin has declared: {expr}"
         )
     return {
-        "alert": alert.name,
+        "alert": alert["name"],
         "expr": expr,
-        "for": alert.after,
-        "labels": {"severity": alert.severity},
-        "annotations": {"summary": alert.summary, "description": alert.todo},
+        "for": alert["after"],
+        "labels": {"severity": alert["severity"]},
+        "annotations": {"summary": alert["summary"], "description": alert["todo"]},
     }
 
 

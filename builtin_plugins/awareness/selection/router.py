@@ -13,7 +13,7 @@ import tomllib
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Generic, TypeVar
@@ -22,153 +22,6 @@ from hookgate import Card, Embedder
 from hookgate.builtin_plugins.awareness.selection.nearness import Nearness, SentenceVectors
 from hookgate.kit.modules import np
 
-DEFAULT_TAGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "config": (
-            "config.toml",
-            "config check",
-            "config show",
-            "hookgate config",
-            "configure hookgate",
-            "configure the gateway",
-            "your settings",
-            "your configuration",
-            "your system prompt",
-            "settings of the gateway",
-            "settings of hookgate",
-            "gateway settings",
-            "hookgate settings",
-            "gateway configuration",
-            "configuration of the gateway",
-            "configuration of hookgate",
-            "options of the gateway",
-            "disable a plugin",
-            "enable a plugin",
-            "switch off a plugin",
-            "soul file",
-            "your soul",
-        ),
-        "integration": (
-            "anthropic api key",
-            "anthropic key",
-            "openai api key",
-            "openai key",
-            "model provider",
-            "ollama",
-            "vllm",
-            "llama.cpp",
-            "litellm",
-            "local model",
-            "fallback model",
-            "language model behind you",
-            "which model are you",
-            "what model are you",
-            "which llm are you",
-            "what llm are you",
-            "change your model",
-            "switch your model",
-        ),
-        "deployment": (
-            "hookgate serve",
-            "hookgate token",
-            "gateway token",
-            "token for the gateway",
-            "deploy hookgate",
-            "deploy the gateway",
-            "run the gateway",
-            "run hookgate",
-            "expose hookgate",
-            "expose the gateway",
-            "does the gateway listen",
-            "does hookgate listen",
-            "gateway port",
-            "in front of the gateway",
-            "in front of hookgate",
-        ),
-        "memory": (
-            "remember about me",
-            "know about me",
-            "stored about me",
-            "what do you remember",
-            "do you remember my",
-            "do you remember what",
-            "will you remember",
-            "can you remember",
-            "remember that i",
-            "remember that my",
-            "remember i",
-            "remember my",
-            "please remember",
-            "keep in mind that",
-            "make a note",
-            "take a note",
-            "note for later",
-            "forget what i",
-            "forget that i",
-            "your memory",
-            "between conversations",
-            "next conversation",
-        ),
-        "security": (
-            "tool call denied",
-            "call was denied",
-            "call denied",
-            "denied by policy",
-            "policy profile",
-            "hookgate policy",
-            "your permissions",
-            "approvals list",
-            "asking for approval",
-            "asking me for approval",
-            "ask me for approval",
-            "approve the call",
-            "approve a call",
-            "approve tool calls",
-            "without asking me",
-            "you allowed to",
-            "you permitted to",
-        ),
-        "debug": (
-            "hookgate status",
-            "status of the gateway",
-            "gateway status",
-            "plugins doctor",
-            "plugins trace",
-            "plugin does not start",
-            "plugin doesn't start",
-            "plugin is not loaded",
-            "which hooks",
-            "logs of the gateway",
-            "log of the gateway",
-            "gateway logs",
-            "gateway log",
-            "debug the gateway",
-            "debug hookgate",
-            "wrong with the gateway",
-            "broken in the gateway",
-            "--explain",
-        ),
-        "tools": (
-            "your tools",
-            "tools do you have",
-            "tools can you use",
-            "tools are available to you",
-            "http_get",
-            "read_file",
-            "read_roots",
-            "hookgate tools",
-            "can you open web pages",
-            "can you browse",
-            "can you read files",
-            "can you read my files",
-            "access to my files",
-            "access the internet",
-        ),
-    }
-)
-"""Keywords of the router tags that come with hookgate. A message with one of them has the tag."""
-
-EXAMPLES = Path(__file__).with_name("router_examples.toml")
 UNRELATED = "unrelated"
 
 EXAMPLE_WORDS = 4
@@ -176,14 +29,22 @@ EXAMPLE_WORDS = 4
 things."""
 
 
-@lru_cache(maxsize=1)
-def examples() -> Mapping[str, tuple[str, ...]]:
-    """Return the examples of each tag, and unrelated messages; reads a file, once.
+def default_tags() -> Mapping[str, tuple[str, ...]]:
+    """Return the router tags that come with hookgate, and the keywords of each.
 
-    Raises:
-        OSError: The file is not there.
+    A message with a keyword of a tag has the tag.
     """
-    data = tomllib.loads(EXAMPLES.read_text("utf-8"))
+    return _texts("router_keywords.toml")
+
+
+def examples() -> Mapping[str, tuple[str, ...]]:
+    """Return the examples of each tag, and unrelated messages."""
+    return _texts("router_examples.toml")
+
+
+@cache
+def _texts(file: str) -> Mapping[str, tuple[str, ...]]:
+    data = tomllib.loads(Path(__file__).with_name(file).read_text("utf-8"))
     return MappingProxyType({name: tuple(texts) for name, texts in data.items()})
 
 
@@ -214,7 +75,7 @@ class TagRouter:
     ) -> None:
         given = dict(tags or {})
         taught = examples() if taught is None else taught
-        known = {**DEFAULT_TAGS, **given}
+        known = {**default_tags(), **given}
         words = {name: keywords for name, keywords in known.items() if keywords}
         texts = {
             name: _long(keywords) if name in given else tuple(taught.get(name, ()))
