@@ -44,8 +44,8 @@ def validate(
     Example:
         hookgate cards validate .hookgate/cards
     """
+    from hookgate.builtin_plugins.awareness.cards.folders import check_path
     from hookgate.builtin_plugins.awareness.cards.folders import scan as scan_folders
-    from hookgate.builtin_plugins.awareness.cards.scaffold import check_path
 
     state = state_of(ctx)
     folders = _folders(state, every=path is not None)
@@ -100,7 +100,7 @@ def new(
     Example:
         hookgate cards new weekly-report --folder docs/cards
     """
-    from hookgate.builtin_plugins.awareness.cards.scaffold import create, is_same
+    from hookgate.builtin_plugins.awareness.cards.folders import create, is_same
 
     state = state_of(ctx)
     read = _folders(state)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from hookgate import EGRESS, Host, Operation, Routes, ToolCall, Turn, Verdict, operations_of
 from hookgate.builtin_plugins.inventory.operations import InventoryOperations
 from hookgate.builtin_plugins.inventory.service import Opened, opened
-from hookgate.builtin_plugins.inventory.settings import InventorySettings
+from hookgate.builtin_plugins.inventory.settings import InventorySettings, Runtime
+from hookgate.builtin_plugins.inventory.sources.claude_code import ClaudeCodeSource
+from hookgate.builtin_plugins.inventory.sources.codex import CodexSource
+from hookgate.builtin_plugins.inventory.sources.hermes import HermesSource
 from hookgate.builtin_plugins.inventory.sources.native import NativeSource
-from hookgate.builtin_plugins.inventory.sources.openclaw import OpenClawSource
-from hookgate.builtin_plugins.inventory.sources.runtimes import runtime_sources
+from hookgate.builtin_plugins.inventory.sources.openclaw import PORT, OpenClawSource
+from hookgate.builtin_plugins.inventory.sources.openclaw_link import OpenClawLink
 from hookgate.builtin_plugins.inventory.sources.source import (
     DISCONNECTED,
     UNSUPPORTED,
@@ -91,3 +94,27 @@ class Plugin:
     def _open(self) -> Opened:
         assert self._opened is not None, "operations are called between start and stop"
         return self._opened
+
+
+# -- The sources that come with hookgate, as the settings name them --------------
+
+
+def runtime_sources(host: Host, settings: InventorySettings) -> list[RuntimeSource]:
+    """Return the source of each runtime that is to be looked at."""
+    made: Mapping[Runtime, Callable[[], RuntimeSource]] = {
+        "hermes": lambda: HermesSource(settings.hermes_homes),
+        "claude-code": lambda: ClaudeCodeSource(
+            settings.claude_code_home, settings.claude_code_projects
+        ),
+        "codex": lambda: CodexSource(settings.codex_home),
+        "openclaw": lambda: OpenClawSource(
+            settings.openclaw_home,
+            OpenClawLink(
+                settings.openclaw_url or f"ws://127.0.0.1:{PORT}",
+                lambda: host.secrets.get(settings.openclaw_token),
+                lambda: host.get(EGRESS),
+            ),
+            always=bool(settings.openclaw_url),
+        ),
+    }
+    return [make() for name, make in made.items() if name in settings.runtimes]

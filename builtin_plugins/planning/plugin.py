@@ -25,7 +25,6 @@ from hookgate import (
     operations_of,
     outcome_by_ending,
 )
-from hookgate.builtin_plugins.planning import flags
 from hookgate.builtin_plugins.planning.keeping import KeptWindows
 from hookgate.builtin_plugins.planning.kpi import (
     ALERT,
@@ -38,7 +37,16 @@ from hookgate.builtin_plugins.planning.kpi import (
 )
 from hookgate.builtin_plugins.planning.lifecycle import Lifecycle, State
 from hookgate.builtin_plugins.planning.operations import OutcomeOperations, sees
-from hookgate.builtin_plugins.planning.planner import adapted, pinned, planned
+from hookgate.builtin_plugins.planning.planner import (
+    FAILURE_MODE,
+    FLAGS,
+    OUTCOMES,
+    TASK_OUTCOME,
+    TASK_SUCCESS,
+    adapted,
+    pinned,
+    planned,
+)
 from hookgate.builtin_plugins.planning.settings import PlanningSettings
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tables import tables_of
@@ -77,7 +85,7 @@ class Plugin:
     async def lifespan(self, host: Host) -> AsyncIterator[None]:
         """Open the windows of outcomes; write what is in them before closing."""
         self._host = host
-        host.flags.apply("planning", flags.FLAGS)
+        host.flags.apply("planning", FLAGS)
         host.instruments.apply("planning", INSTRUMENTS)
         self._windows = await self._opened(host)
         keeping = host.spawn(self._windows.keep(), name="planning.outcomes")
@@ -149,7 +157,7 @@ class Plugin:
         """Return what a request asks for, as far as it may."""
         if self._settings.allow_request_overrides:
             return turn.flags
-        return {name: turn.flags[name] for name in (flags.FAILURE_MODE,) if name in turn.flags}
+        return {name: turn.flags[name] for name in (FAILURE_MODE,) if name in turn.flags}
 
     @hookimpl
     def withhold_capabilities(self) -> Collection[str] | None:
@@ -246,7 +254,7 @@ class Plugin:
         """Say what the request says of itself, where no plugin knows better."""
         if not self._settings.allow_request_overrides:
             return None
-        claimed: Outcome | None = turn.flags.get(flags.OUTCOME, turn.flags.get(flags.SUCCESS))
+        claimed: Outcome | None = turn.flags.get(TASK_OUTCOME, turn.flags.get(TASK_SUCCESS))
         return claimed
 
     @hookimpl
@@ -363,10 +371,10 @@ def _tell_changed(host: Host, scope: str, *, degraded: bool) -> None:
 
 def _tell_unfollowed(turn: Turn, settings: PlanningSettings) -> None:
     """Tell the client of flags that its gateway does not follow."""
-    followed = flags.OUTCOMES if settings.allow_request_overrides else frozenset()
+    followed = OUTCOMES if settings.allow_request_overrides else frozenset()
     if settings.allow_request_overrides and settings.enabled:
         return
-    ignored = sorted(turn.flags.keys() & {flag.name for flag in flags.FLAGS} - followed)
+    ignored = sorted(turn.flags.keys() & {flag.name for flag in FLAGS} - followed)
     if ignored:
         data = {
             "code": "flags_not_followed",

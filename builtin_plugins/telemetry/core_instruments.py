@@ -1,10 +1,35 @@
-"""What the core measures: turns, and calls of models and tools."""
+"""What the core measures, and the names that OpenTelemetry's conventions give to it."""
 
 from __future__ import annotations
 
 from hookgate import Instrument, Label, RecordSource
-from hookgate.builtin_plugins.telemetry import conventions
 from hookgate.metrics import OTHER
+
+TOKEN_USAGE = "gen_ai.client.token.usage"
+"""A histogram of tokens, one measurement for each model call and direction."""
+OPERATION_DURATION = "gen_ai.client.operation.duration"
+"""A histogram of seconds, one measurement for each model call."""
+
+OPERATION_NAME = "gen_ai.operation.name"
+PROVIDER_NAME = "gen_ai.provider.name"
+REQUEST_MODEL = "gen_ai.request.model"
+TOKEN_TYPE = "gen_ai.token.type"
+TOOL_NAME = "gen_ai.tool.name"
+ERROR_TYPE = "error.type"
+
+CHAT = "chat"
+"""The value of `OPERATION_NAME` for every model call of a turn."""
+INPUT = "input"
+OUTPUT = "output"
+"""The values of `TOKEN_TYPE`."""
+
+DURATION_BOUNDARIES = tuple(0.01 * 2**step for step in range(14))
+"""Seconds, 0.01 to 81.92: the boundaries that the conventions recommend."""
+TOKEN_BOUNDARIES = tuple(float(4**step) for step in range(14))
+"""Tokens, 1 to 67,108,864: the boundaries that the conventions recommend."""
+
+
+# -- What the core measures: turns, and calls of models and tools ----------------
 
 TURN_BOUNDARIES = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 TOOL_BOUNDARIES = (0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0)
@@ -26,10 +51,10 @@ _TURN_ENDING = _one_of("ending", "done", "awaiting_client", "refused", "failed",
 _CALL_ENDING = _one_of(
     "ending",
     *("done", "refused", "failed", "cut", "cancelled"),
-    attribute=conventions.ERROR_TYPE,
+    attribute=ERROR_TYPE,
 )
-_MODEL = Label(name="model", attribute=conventions.REQUEST_MODEL)
-_TOOL = Label(name="tool", attribute=conventions.TOOL_NAME)
+_MODEL = Label(name="model", attribute=REQUEST_MODEL)
+_TOOL = Label(name="tool", attribute=TOOL_NAME)
 
 TURNS = Instrument(
     name="hookgate_turns",
@@ -60,8 +85,8 @@ MODEL_SECONDS = Instrument(
     kind="histogram",
     sources=_seconds("model.call"),
     labels=(_MODEL, _CALL_ENDING),
-    boundaries=conventions.DURATION_BOUNDARIES,
-    otel=conventions.OPERATION_DURATION,
+    boundaries=DURATION_BOUNDARIES,
+    otel=OPERATION_DURATION,
     unit="s",
 )
 MODEL_TOKENS = Instrument(
@@ -70,20 +95,20 @@ MODEL_TOKENS = Instrument(
     sources=tuple(
         RecordSource(record="model.call", value=value, labels={"direction": direction})
         for value, direction in (
-            ("input_tokens", conventions.INPUT),
-            ("output_tokens", conventions.OUTPUT),
+            ("input_tokens", INPUT),
+            ("output_tokens", OUTPUT),
         )
     ),
     labels=(
         _MODEL,
         _one_of(
             "direction",
-            *(conventions.INPUT, conventions.OUTPUT),
-            attribute=conventions.TOKEN_TYPE,
+            *(INPUT, OUTPUT),
+            attribute=TOKEN_TYPE,
         ),
     ),
-    boundaries=conventions.TOKEN_BOUNDARIES,
-    otel=conventions.TOKEN_USAGE,
+    boundaries=TOKEN_BOUNDARIES,
+    otel=TOKEN_USAGE,
     otel_kind="histogram",
     unit="{token}",
 )

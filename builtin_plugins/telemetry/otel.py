@@ -16,7 +16,13 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
 
 from hookgate import Instrument
-from hookgate.builtin_plugins.telemetry import conventions
+from hookgate.builtin_plugins.telemetry.core_instruments import (
+    CHAT,
+    ERROR_TYPE,
+    OPERATION_NAME,
+    PROVIDER_NAME,
+    REQUEST_MODEL,
+)
 from hookgate.metrics import Reading
 
 if TYPE_CHECKING:
@@ -95,16 +101,16 @@ def attributes_of(reading: Reading) -> dict[str, str]:
         label.attribute or f"hookgate.{label.name}": value
         for label, value in zip(reading.instrument.labels, reading.labels, strict=True)
     }
-    if conventions.REQUEST_MODEL not in attributes:
+    if REQUEST_MODEL not in attributes:
         return attributes
-    attributes[conventions.OPERATION_NAME] = conventions.CHAT
-    provider, slash, model = attributes[conventions.REQUEST_MODEL].partition("/")
+    attributes[OPERATION_NAME] = CHAT
+    provider, slash, model = attributes[REQUEST_MODEL].partition("/")
     if slash:
-        attributes[conventions.PROVIDER_NAME] = provider
-        attributes[conventions.REQUEST_MODEL] = model
-    if attributes.get(conventions.ERROR_TYPE) == "done":
+        attributes[PROVIDER_NAME] = provider
+        attributes[REQUEST_MODEL] = model
+    if attributes.get(ERROR_TYPE) == "done":
         # What went well has no type of error.
-        del attributes[conventions.ERROR_TYPE]
+        del attributes[ERROR_TYPE]
     return attributes
 
 

@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,6 +16,7 @@ from pydantic import Field
 
 from hookgate import FLAG_NAMES, Card, CardOrigin, PluginInfo, Triggers
 from hookgate.kit.content.documents import (
+    NAME,
     Description,
     DisplayName,
     DocumentModel,
@@ -32,6 +33,7 @@ from hookgate.kit.content.files import Stamp, decoded, look_at, open_folder, rea
 from hookgate.kit.content.folders import left_out, real_path
 from hookgate.kit.content.frontmatter import split
 from hookgate.kit.content.problems import ContentError, Problem, shortened
+from hookgate.kit.content.scaffold import filled, quoted, scaffold
 
 CARD_BYTES = 51_200
 """The largest card file."""
@@ -458,3 +460,67 @@ class _Look:
 def _shown(name: str) -> str:
     """Return the name of a file for messages; it may hold what is no text."""
     return name if name.isprintable() else ascii(name)[1:-1]
+
+
+# -- New cards from a template, and checking card files without a gateway --------
+
+
+def create(card_id: str, folder: Path) -> Path:
+    """Write a new card into `folder`, which is made where it is missing.
+
+    Returns:
+        The file, ``folder / CARD_ID.md``.
+
+    Raises:
+        ContentError: The id cannot be used, there is such a file already, or the folder cannot
+            be written to.
+    """
+    path = folder / f"{card_id}{SUFFIX}"
+    if not NAME.fullmatch(card_id) or path.name.casefold() == NO_CARD:
+        found = f"the id {shortened(card_id)}"
+        expected = "letters, digits, `.`, `_` and `-`, at most 64, and not README"
+        raise ContentError(Problem(file=str(folder), found=found, expected=expected))
+    words = {"card_id": card_id, "quoted": quoted(card_id), "word": quoted(_words(card_id))}
+    templates = files("hookgate.builtin_plugins.awareness") / "cards" / "templates"
+    return scaffold(folder, filled(templates, words), fresh=False)[0]
+
+
+def _words(card_id: str) -> str:
+    """Return an id as somebody would write it in a message."""
+    words = card_id.replace("_", " ").replace("-", " ").replace(".", " ").split()
+    return " ".join(words)[:60].strip()
+
+
+def check_path(path: Path, folders: Sequence[CardFolder] = ()) -> CardScan:
+    """Return what a card or a folder of cards holds.
+
+    It blocks, and never raises. A folder without any card is a problem.
+
+    Args:
+        path: The file or folder.
+        folders: The folders that a gateway may read: a card in one of them is judged as the
+            gateway would judge it, and any other as a stranger's.
+    """
+    place = path if path.is_dir() else path.parent
+    usual = CardFolder(path=place, origin="workspace", expected=True)
+    folder = next((one for one in folders if is_same(one.path, place)), usual)
+    folder = replace(folder, path=place, within=None, expected=True)
+    if not path.is_dir():
+        if path.name.startswith(".") or path.suffix != SUFFIX or path.name.casefold() == NO_CARD:
+            expected = f"a card, NAME{SUFFIX}, or a folder"
+            called = f"a file called {shortened(path.name)[1:-1]}"
+            return CardScan(problems=(Problem(file=str(path), found=called, expected=expected),))
+        return scan([folder], only=path.name)
+    found = scan([folder])
+    if found.cards or found.problems:
+        return found
+    problem = Problem(file=str(path), found="no card", expected=f"a card, NAME{SUFFIX}, in it")
+    return CardScan(problems=(problem,))
+
+
+def is_same(one: Path, other: Path) -> bool:
+    """Whether two paths lead to one folder, which is there."""
+    try:
+        return one.samefile(other)
+    except (OSError, ValueError):
+        return False

@@ -21,7 +21,6 @@ from hookgate.builtin_plugins.wasm.engine.compiled.artefacts import (
     compiled,
 )
 from hookgate.builtin_plugins.wasm.engine.components import ComponentForm
-from hookgate.builtin_plugins.wasm.engine.extism import ExtismForm
 from hookgate.builtin_plugins.wasm.engine.forms import (
     GuestForm,
     GuestKind,
@@ -36,7 +35,7 @@ from hookgate.builtin_plugins.wasm.engine.limits import (
     WasiGrants,
 )
 from hookgate.builtin_plugins.wasm.engine.machine import Machine
-from hookgate.builtin_plugins.wasm.engine.modules import CoreForm
+from hookgate.builtin_plugins.wasm.engine.modules import CoreForm, ExtismForm
 from hookgate.builtin_plugins.wasm.engine.native import native
 
 FORMS: tuple[GuestKind, ...] = (ExtismForm(), CoreForm(), ComponentForm())

@@ -5,8 +5,13 @@ from pathlib import Path
 import pytest
 from tests.builtin_plugins.awareness.card_files import write_card
 
-from hookgate.builtin_plugins.awareness.cards.folders import BODY_CHARS, CardFolder, CardScan
-from hookgate.builtin_plugins.awareness.cards.scaffold import check_path, create
+from hookgate.builtin_plugins.awareness.cards.folders import (
+    BODY_CHARS,
+    CardFolder,
+    CardScan,
+    check_path,
+    create,
+)
 from hookgate.kit.content.problems import ContentError
 
 

@@ -11,7 +11,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from tests.builtin_plugins.telemetry.collecting import take
 
-from hookgate.builtin_plugins.telemetry import conventions
+from hookgate.builtin_plugins.telemetry import core_instruments as conventions
 from hookgate.builtin_plugins.telemetry.core_instruments import (
     MODEL_CALLS,
     MODEL_SECONDS,
