@@ -23,7 +23,7 @@ from hookgate.core.gateway.codes import ERROR_CODES
 from hookgate.core.gateway.routes import Routes
 from hookgate.core.hooks.dispatch import HookFailure
 from hookgate.core.host import Host
-from hookgate.core.observability.log import Log
+from hookgate.core.log import Log
 from hookgate.core.plugins.manager import Plugins
 from hookgate.core.registry.agents import Router, load_agents, souls_there
 from hookgate.core.registry.catalogue import Catalogue

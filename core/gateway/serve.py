@@ -18,9 +18,9 @@ from structlog.typing import FilteringBoundLogger
 from hookgate.core.domain.errors import HookgateError, StartError
 from hookgate.core.gateway.access.auth import check_listener
 from hookgate.core.gateway.app import build_app
+from hookgate.core.gateway.proxy_protocol import ProxyHeaders
 from hookgate.core.gateway.server import SERVER, Server
-from hookgate.core.gateway.service.proxy_protocol import ProxyHeaders
-from hookgate.core.gateway.service.sockets import (
+from hookgate.core.gateway.sockets import (
     Handover,
     ServiceManager,
     cannot_listen,

@@ -19,8 +19,8 @@ from rich.text import Text
 
 from hookgate import Gateway, Settings
 from hookgate.cli.client.remote import connect
-from hookgate.cli.terminal.talk import Narrator, print_question
-from hookgate.cli.terminal.trace import print_waterfall, traced
+from hookgate.cli.talk import Narrator, print_question
+from hookgate.cli.trace import print_waterfall, traced
 from hookgate.core.domain.errors import HookgateError
 from hookgate.core.gateway.serve import listen
 

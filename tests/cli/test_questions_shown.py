@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from hookgate.cli.terminal.talk import print_question
+from hookgate.cli.talk import print_question
 
 QUESTION: dict[str, Any] = {
     "title": "May Bash run?",

@@ -7,7 +7,7 @@ import io
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.cli.terminal.talk import WordWrap
+from hookgate.cli.talk import WordWrap
 
 
 def wrapped(*pieces: str, width: int = 20) -> str:

@@ -15,7 +15,7 @@ from hookgate.core.domain.errors import LaneFullError, ProviderError
 from hookgate.core.domain.models import Refusal, TextDelta
 from hookgate.core.domain.ports import LANES
 from hookgate.core.domain.turn import Turn
-from hookgate.core.observability.log import Log
+from hookgate.core.log import Log
 from hookgate.hookspecs import hookimpl
 
 SECRET = "sk-canary-0123456789"

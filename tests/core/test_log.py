@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookgate.core.domain.errors import ConfigError, StartError, StoreError
-from hookgate.core.observability.log import EVERYTHING, LIBRARIES, Log
+from hookgate.core.log import EVERYTHING, LIBRARIES, Log
 from hookgate.core.settings.schema import LogSettings, Settings
 from hookgate.core.settings.secret_store import MASK, SecretStore
 

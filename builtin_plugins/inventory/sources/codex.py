@@ -19,8 +19,8 @@ from hookgate.builtin_plugins.inventory.sources.source import (
     connector,
     skill_record,
 )
-from hookgate.builtin_plugins.inventory.writing.formats import toml_text
-from hookgate.builtin_plugins.inventory.writing.formats.edits import Edit
+from hookgate.builtin_plugins.inventory.writing import toml_text
+from hookgate.builtin_plugins.inventory.writing.edits import Edit
 from hookgate.builtin_plugins.inventory.writing.transcoder import transcode
 from hookgate.settings import locate
 

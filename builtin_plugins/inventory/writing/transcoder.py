@@ -20,8 +20,8 @@ from hookgate.builtin_plugins.inventory.sources.source import (
     RuntimeDisconnectedError,
     UnsupportedCapabilityWriteError,
 )
-from hookgate.builtin_plugins.inventory.writing.formats import json_text, toml_text, yaml_text
-from hookgate.builtin_plugins.inventory.writing.formats.edits import (
+from hookgate.builtin_plugins.inventory.writing import json_text, toml_text, yaml_text
+from hookgate.builtin_plugins.inventory.writing.edits import (
     Edit,
     TranscodeError,
     applied,

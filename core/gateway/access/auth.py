@@ -50,8 +50,8 @@ from hookgate.core.gateway.access.origin import (
 from hookgate.core.gateway.access.peer import NONCE_HEADER, OWNER_PREFIX, PeerLookup, prove_owner
 from hookgate.core.gateway.access.tokens import PREFIX, PREFIXES, token_book
 from hookgate.core.gateway.codes import wire_error
-from hookgate.core.gateway.service.proxy_protocol import Announced
-from hookgate.core.gateway.service.sockets import peer_is_ours
+from hookgate.core.gateway.proxy_protocol import Announced
+from hookgate.core.gateway.sockets import peer_is_ours
 from hookgate.core.settings.secret_store import masking
 
 if TYPE_CHECKING:

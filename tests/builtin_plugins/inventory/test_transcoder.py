@@ -26,7 +26,7 @@ from hookgate import (
 )
 from hookgate.builtin_plugins.inventory.sources.codex import CodexSource
 from hookgate.builtin_plugins.inventory.sources.source import CapabilityInstall
-from hookgate.builtin_plugins.inventory.writing.formats.edits import Edit, TranscodeError
+from hookgate.builtin_plugins.inventory.writing.edits import Edit, TranscodeError
 from hookgate.builtin_plugins.inventory.writing.transcoder import (
     BACKUP,
     transcode,

@@ -19,7 +19,7 @@ from tests.support.script import gateway as scripted
 from hookgate import Gateway
 from hookgate.core.domain.events import MetricRecord
 from hookgate.core.domain.models import StopEvent, TextDelta, Usage, UsageEvent
-from hookgate.core.observability.log import Log
+from hookgate.core.log import Log
 from hookgate.core.turn.tools.sound import MAX_TOKENS
 from hookgate.hookspecs import hookimpl
 

@@ -14,9 +14,9 @@ from tests.support.script import settings, until
 from tests.support.wire import Served, bearer, serving, tokens
 
 from hookgate.core.domain.errors import StartError
+from hookgate.core.gateway import proxy_protocol
 from hookgate.core.gateway.access.auth import check_listener
-from hookgate.core.gateway.service import proxy_protocol
-from hookgate.core.gateway.service.proxy_protocol import (
+from hookgate.core.gateway.proxy_protocol import (
     LONGEST,
     SIGNATURE,
     Announced,

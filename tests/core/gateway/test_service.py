@@ -18,11 +18,11 @@ from tests.support.script import settings as in_home
 from tests.support.wire import WAIT, bearer, serving, tokens
 
 from hookgate.core.domain.errors import StartError
+from hookgate.core.gateway import sockets as sockets_module
 from hookgate.core.gateway.access import auth
 from hookgate.core.gateway.access.auth import check_listener
 from hookgate.core.gateway.serve import serve
-from hookgate.core.gateway.service import sockets as sockets_module
-from hookgate.core.gateway.service.sockets import (
+from hookgate.core.gateway.sockets import (
     PLACE,
     Handover,
     ServiceManager,
@@ -283,7 +283,7 @@ async def test_where_nobody_is_there_to_take_over_from_it_starts_as_usual(tmp_pa
 async def test_another_users_gateway_is_taken_nothing_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hookgate.core.gateway.service import sockets as handover
+    from hookgate.core.gateway import sockets as handover
 
     monkeypatch.setattr(handover, "peer_is_ours", lambda _: False)
     async with old(tmp_path) as one:

@@ -137,7 +137,7 @@ async def _rehearsed(state: State, copy: Path) -> dict[str, Any]:
 
     from hookgate.builtin_plugins.storage.backup import Kept, put_back
     from hookgate.cli.client.local import LocalClient
-    from hookgate.cli.terminal.trace import isolated
+    from hookgate.cli.trace import isolated
 
     with tempfile.TemporaryDirectory(prefix="hookgate-rehearsal-") as folder:
         home = Path(folder)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from hookgate.cli.terminal.trace import isolated
+from hookgate.cli.trace import isolated
 from hookgate.core.domain.errors import ConfigError, HookgateError, Problem, StartError, counted
 from hookgate.core.domain.events import CUT_SHORT, HookSpan
 

@@ -410,7 +410,7 @@ def _quoted(text: str) -> str:
 def _talk(state: State, path: Path) -> None:
     """Begin to talk with what was written, where no gateway runs with what was set before."""
     from hookgate.cli.commands.turn import address_params
-    from hookgate.cli.terminal.talk import Talk
+    from hookgate.cli.talk import Talk
 
     runs = state.run(state.running()) is not None
     state.close()

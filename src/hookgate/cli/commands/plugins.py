@@ -296,7 +296,7 @@ def trace(
         hookgate plugins trace --hook 'before_*'
         hookgate plugins trace --plugin policy --json
     """
-    from hookgate.cli.terminal.trace import follow
+    from hookgate.cli.trace import follow
 
     state = state_of(ctx)
     state.run(follow(state, hook, plugin, quiet=quiet))
@@ -316,7 +316,7 @@ def bench(
     The turns run in this process, with your plugins, the demo model and an empty home
     folder that is thrown away. A running gateway is left alone.
     """
-    from hookgate.cli.terminal.trace import measure
+    from hookgate.cli.trace import measure
 
     state = state_of(ctx)
     data = state.run(measure(state, turns, text))

@@ -16,7 +16,7 @@ from hookgate.cli.state import State, settle_memory, state_of
 if TYPE_CHECKING:
     from hookgate.cli.client.note import RunningGateway
     from hookgate.core.gateway.serve import Listener
-    from hookgate.core.gateway.service.sockets import Taken
+    from hookgate.core.gateway.sockets import Taken
     from hookgate.core.settings.schema import Settings
     from hookgate.gateway import Gateway
 
@@ -91,9 +91,9 @@ async def run(state: State, *, take_over: bool = False) -> int:
     """Start the gateway, listen, end well; return the exit code."""
     from hookgate.cli.client.note import RunningGateway, address, take_note_away
     from hookgate.core.gateway import serve as listening
+    from hookgate.core.gateway import sockets as handover
     from hookgate.core.gateway.access.auth import check_listener
-    from hookgate.core.gateway.service import sockets as handover
-    from hookgate.core.gateway.service.sockets import ServiceManager, check_port, inherited_sockets
+    from hookgate.core.gateway.sockets import ServiceManager, check_port, inherited_sockets
 
     sockets = inherited_sockets(os.environ)
     taken = handover.take_over(state.settings.home) if take_over and not sockets else None
@@ -149,7 +149,7 @@ async def _start(state: State, stack: AsyncExitStack, taken: Taken | None) -> Ga
 
 
 async def _enter(state: State, stack: AsyncExitStack) -> Gateway:
-    from hookgate.core.observability.log import EVERYTHING
+    from hookgate.core.log import EVERYTHING
 
     gateway = state.make_gateway(state.settings, read_settings=lambda: _read_again(state))
     async with AsyncExitStack() as mine:

@@ -12,7 +12,7 @@ import typer
 from hookgate.cli.state import JsonOption, State, state_of
 
 if TYPE_CHECKING:
-    from hookgate.cli.terminal.trace import Trace
+    from hookgate.cli.trace import Trace
 
 
 STORE = "storage"
@@ -82,7 +82,7 @@ def turn(
 
     def render(console: Any) -> None:
         if explain:
-            from hookgate.cli.terminal.trace import print_waterfall
+            from hookgate.cli.trace import print_waterfall
 
             console.print()
             print_waterfall(console, trace, quiet=quiet)
@@ -109,8 +109,8 @@ async def run_once(
         spans: Whether hooks are recorded.
         silent: Whether nothing is printed.
     """
-    from hookgate.cli.terminal.talk import Narrator
-    from hookgate.cli.terminal.trace import traced
+    from hookgate.cli.talk import Narrator
+    from hookgate.cli.trace import traced
 
     client = await state.client()
     narrator = Narrator(state.out, state.err, told=state.told)
@@ -169,7 +169,7 @@ def chat(
     if text:
         _say_once(state, {"content": text, **address})
     else:
-        from hookgate.cli.terminal.talk import Talk
+        from hookgate.cli.talk import Talk
 
         raise typer.Exit(Talk(state, address).run())
 

@@ -417,7 +417,7 @@ async def _turn(
     events: queue.SimpleQueue[tuple[str, Mapping[str, Any]] | None],
     cancel: asyncio.Event,
 ) -> None:
-    from hookgate.cli.terminal.trace import failing_hooks
+    from hookgate.cli.trace import failing_hooks
 
     async def hear(kind: str, data: Mapping[str, Any]) -> None:
         events.put((kind, data))

@@ -1,1 +1,0 @@
-"""What is drawn and typed: conversations, traces, waterfalls."""
