@@ -222,7 +222,7 @@ class KeyBook:
             rotated="",
             revoked="",
         )
-        added = await rows.store.write(lambda one: tables.add(one, row), order=tables.ORDER)
+        added = await rows.store.write(lambda one: tables.add(one, row), order=tables.KEYS.name)
         if not added:
             raise TurnError(
                 f"there is a key called {name!r}",
@@ -244,14 +244,7 @@ class KeyBook:
             TurnError: Somebody has changed it meanwhile.
             StoreError: It cannot be kept; nothing was changed.
         """
-        rows, tables, row = await self._records(), self._tables, known.row
-        values = {"terms": terms.model_dump_json(exclude_defaults=True), "by": by}
-        changed = await rows.store.write(
-            lambda one: tables.change(one, row, values), order=tables.ORDER
-        )
-        if not changed:
-            raise not_found("key", row.name, "somebody else has changed or revoked it just now")
-        await self._end(row.name)
+        await self._change(known.row, terms=terms.model_dump_json(exclude_defaults=True), by=by)
 
     async def rotate(self, known: Known) -> str:
         """Give a key another secret, and return it; what came in with the one before is ended.
@@ -260,16 +253,17 @@ class KeyBook:
             TurnError: Somebody has changed it meanwhile.
             StoreError: It cannot be kept; nothing was changed.
         """
-        rows, (secret, digest) = await self._records(), new_secret()
-        tables, row = self._tables, known.row
-        values = {"digest": digest, "rotated": self._now}
-        changed = await rows.store.write(
-            lambda one: tables.change(one, row, values), order=tables.ORDER
-        )
-        if not changed:
+        secret, digest = new_secret()
+        await self._change(known.row, digest=digest, rotated=self._now)
+        return secret
+
+    async def _change(self, row: ClientKey, **values: str) -> None:
+        """Change a key that holds and has still the secret and the terms of `row`."""
+        rows = await self._records()
+        same = rows.c.name == row.name, rows.c.digest == row.digest, rows.c.terms == row.terms
+        if not await rows.change(*same, rows.c.revoked == "", **values):
             raise not_found("key", row.name, "somebody else has changed or revoked it just now")
         await self._end(row.name)
-        return secret
 
     async def revoke(self, name: str) -> None:
         """Revoke a key: what came in with it is ended.
@@ -278,11 +272,8 @@ class KeyBook:
             TurnError: There is none of this name.
             StoreError: It cannot be kept, or other gateways cannot be told.
         """
-        rows, tables, now = await self._records(), self._tables, self._now
-        revoked = await rows.store.write(
-            lambda one: tables.revoke(one, name, now), order=tables.ORDER
-        )
-        if not revoked:
+        rows = await self._records()
+        if not await rows.change(rows.c.name == name, rows.c.revoked == "", revoked=self._now):
             raise not_found("key", name, "`hookgate keys list` shows all")
         await self._end(name)
 

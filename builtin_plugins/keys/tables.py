@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from sqlalchemy import Connection, MetaData, Text, update
 
 from hookgate.kit.records import Field, Record
 from hookgate.kit.records.statements import insert_new
-
-ORDER = "keys"
-"""Where its writes come among the functions that change shared rows."""
 
 SCRIPTS = Path(__file__).parent / "migrations"
 METADATA = MetaData(info={"complete": True})
@@ -48,16 +44,3 @@ def add(connection: Connection, row: ClientKey) -> bool:
         return True
     free = update(KEYS).where(KEYS.c.name == row.name, KEYS.c.revoked != "")
     return connection.execute(free.values(**values)).rowcount > 0
-
-
-def change(connection: Connection, row: ClientKey, values: Mapping[str, str]) -> bool:
-    """Change a key, if it holds and has still the secret and the terms of `row`."""
-    same = KEYS.c.digest == row.digest, KEYS.c.terms == row.terms
-    mine = update(KEYS).where(KEYS.c.name == row.name, *same, KEYS.c.revoked == "")
-    return connection.execute(mine.values(**values)).rowcount > 0
-
-
-def revoke(connection: Connection, name: str, now: str) -> bool:
-    """Revoke a key; False where none of this name holds."""
-    mine = update(KEYS).where(KEYS.c.name == name, KEYS.c.revoked == "")
-    return connection.execute(mine.values(revoked=now)).rowcount > 0

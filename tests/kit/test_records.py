@@ -96,6 +96,14 @@ async def test_what_is_kept_comes_back_as_it_was(visits: Records[Visit]) -> None
     assert await visits.add([]) == []
 
 
+async def test_the_rows_that_fit_are_changed_and_no_others(visits: Records[Visit]) -> None:
+    await visits.save(many(1, 2, 3))
+    assert await visits.change(visits.c.number > 1, stars=4, session="s") == 2
+    found = [(one.stars, one.session) for one in await visits.all()]
+    assert found == [(None, ""), (4, "s"), (4, "s")]
+    assert await visits.change(visits.c.number > 3, stars=1) == 0
+
+
 async def test_of_two_rows_of_a_key_the_first_one_counts(visits: Records[Visit]) -> None:
     await visits.save(many(1, session="first"))
     kept = await visits.add(many(1, 2, session="second"))

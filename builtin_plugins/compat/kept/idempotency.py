@@ -26,11 +26,10 @@ from hookgate.builtin_plugins.compat.settings import REUSED, CompatSettings
 from hookgate.wire import dumps
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from hookgate.builtin_plugins.compat.delivery import AnswerDelivery
     from hookgate.builtin_plugins.compat.kept.tables import KeptAnswer
     from hookgate.builtin_plugins.compat.modes import Meant
+    from hookgate.kit.records import Records
 
 _T = TypeVar("_T")
 
@@ -256,8 +255,7 @@ class KeptAnswers:
     async def _claimed(self, one: Named) -> KeptAnswer | None:
         """Return the row of a request that was sent before; None where it is this one's now."""
         tables, store = await self._shelf.open()
-        now, table = self._shelf.now(), tables.KeptAnswer.table
-        rows = tables.KeptAnswer.records(store)
+        now, rows = self._shelf.now(), tables.KeptAnswer.records(store)
         mine = tables.KeptAnswer(
             principal=one.principal,
             key=one.key,
@@ -267,18 +265,12 @@ class KeptAnswers:
             runs_until=now + LOST,
             body=b"",
         )
-        here = (table.c.principal == one.principal, table.c.key == one.key)
         if not one.again:
             await rows.save([mine])
             return None
         # What is over its time, or was lost with its gateway, is there no longer.
-        gone = (table.c.expires < now) | (table.c.runs_until.between(1, now - 1))
-        cleared = table.delete().where(*here, gone)
-
-        def work(connection: Connection) -> None:
-            connection.execute(cleared)
-
-        await store.write(work, order=table.name)
+        here = rows.c.principal == one.principal, rows.c.key == one.key
+        await rows.remove(*here, (rows.c.expires < now) | rows.c.runs_until.between(1, now - 1))
         (row,) = await rows.add([mine])
         return None if row.claim == mine.claim else row
 
@@ -370,25 +362,20 @@ class KeptAnswers:
         run.tell()
 
     async def _change(self, one: Named, **values: Any) -> None:
-        await self._write(one, lambda table: table.update().values(**values))
+        rows, mine = await self._rows_of(one)
+        await rows.change(*mine, **values)
 
     async def _forget(self, one: Named) -> None:
-        now = self._shelf.now()
-        await self._write(one, lambda table: table.delete())
+        rows, mine = await self._rows_of(one)
+        await rows.remove(*mine)
+        await rows.remove(rows.c.expires < self._shelf.now())
+
+    async def _rows_of(self, one: Named) -> tuple[Records[KeptAnswer], Any]:
+        """Return the rows, and what is true of that of a request, while it is the same one."""
         tables, store = await self._shelf.open()
         rows = tables.KeptAnswer.records(store)
-        await rows.remove(rows.c.expires < now)
-
-    async def _write(self, one: Named, make: Callable[[Any], Any]) -> None:
-        tables, store = await self._shelf.open()
-        table = tables.KeptAnswer.table
-        here = (table.c.principal == one.principal, table.c.key == one.key)
-        mine = make(table).where(*here, table.c.digest == one.digest)
-
-        def work(connection: Connection) -> None:
-            connection.execute(mine)
-
-        await store.write(work, order=table.name)
+        here = rows.c.principal == one.principal, rows.c.key == one.key
+        return rows, (*here, rows.c.digest == one.digest)
 
 
 async def _streamed(

@@ -33,8 +33,6 @@ from hookgate.clients import wire_error
 from hookgate.wire import dumps
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from hookgate.builtin_plugins.compat.delivery import AnswerDelivery
     from hookgate.builtin_plugins.compat.kept.tables import KeptResponse
     from hookgate.builtin_plugins.compat.settings import CompatSettings
@@ -209,14 +207,9 @@ class KeptResponses:
             StoreError: Nothing was written.
         """
         tables, store = await self._shelf.open()
-        table = tables.KeptResponse.table
-        mine = (table.c.principal == key[0], table.c.id == key[1], table.c.runs_until > 0)
-        changed = table.update().where(*mine).values(**values)
-
-        def work(connection: Connection) -> None:
-            connection.execute(changed)
-
-        await store.write(work, order=table.name)
+        rows = tables.KeptResponse.records(store)
+        mine = rows.c.principal == key[0], rows.c.id == key[1], rows.c.runs_until > 0
+        await rows.change(*mine, **values)
 
     async def _body(self, keeper: ResponseKeeper, response: Mapping[str, Any]) -> bytes:
         told: dict[str, Any] = {} if keeper.frames is None else {"frames": keeper.frames}

@@ -97,9 +97,8 @@ async def test_a_key_that_is_revoked_while_it_is_read_lets_nobody_in(
         await reading.wait()
         monkeypatch.setattr(store, "read", read)
         # Another gateway revokes it: its row first, then its word of it.
-        await (await book._records()).store.write(
-            lambda connection: tables.revoke(connection, "ci", "2026-11-27T00:00:00+00:00")
-        )
+        rows = await book._records()
+        await rows.change(rows.c.name == "ci", revoked="2026-11-27T00:00:00+00:00")
         switch = await served.gate.host[SWITCHES].get("keys.changed")
         await served.gate.host[SWITCHES].put("keys.changed", "x", version=switch.version)
         going.set()

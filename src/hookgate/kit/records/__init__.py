@@ -57,6 +57,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     DateTime,
+    Delete,
     Float,
     LargeBinary,
     MetaData,
@@ -64,6 +65,7 @@ from sqlalchemy import (
     StaticPool,
     Table,
     Text,
+    Update,
     bindparam,
     create_engine,
     delete,
@@ -73,6 +75,7 @@ from sqlalchemy import (
     select,
     true,
     tuple_,
+    update,
 )
 from sqlmodel import Field, SQLModel
 
@@ -344,14 +347,27 @@ class Records(Generic[R]):
                 lambda connection: upsert(connection, self._table, values), order=self._table.name
             )
 
+    async def change(self, *where: ColumnElement[bool], **values: Any) -> int:
+        """Give the rows that fit other values; return how many they were.
+
+        Raises:
+            StoreError: Nothing was written.
+        """
+        return await self._write(update(self._table).where(*where).values(**values))
+
     async def remove(self, *where: ColumnElement[bool]) -> int:
         """Forget the rows that fit; return how many they were.
 
         Raises:
             StoreError: Nothing was written.
         """
-        gone = delete(self._table).where(*where)
-        return await self.store.write(lambda connection: connection.execute(gone).rowcount)
+        return await self._write(delete(self._table).where(*where))
+
+    async def _write(self, statement: Update | Delete) -> int:
+        def work(connection: Connection) -> int:
+            return connection.execute(statement).rowcount
+
+        return await self.store.write(work, order=self._table.name)
 
     def adding(self, row: R) -> Callable[[Connection | None], None]:
         """Return what keeps `row` in the transaction that another holds, and hands over.
