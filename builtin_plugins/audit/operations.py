@@ -39,8 +39,8 @@ class AuditListParams(OperationModel):
     """``allow`` or ``deny``; or ``done``, ``failed``, ``denied``, ``cancelled``, ``timeout``."""
 
 
-class AuditRow(OperationModel):
-    """One row of the audit."""
+class AuditColumns(OperationModel):
+    """What a row of the audit says beside its data."""
 
     chain: str
     """Names the start of the process that wrote it."""
@@ -56,6 +56,12 @@ class AuditRow(OperationModel):
     category: str
     """privileged, autonomous, send, write, read, unknown or pure."""
     outcome: str
+    """allow or deny for a decision, the result's status for an outcome."""
+
+
+class AuditRow(AuditColumns):
+    """One row of the audit."""
+
     data: dict[str, Any]
     """Everything else; secrets are masked, and ``redacted`` says where some were."""
 

@@ -21,6 +21,7 @@ from sqlalchemy import (
 )
 
 from hookgate import Store
+from hookgate.builtin_plugins.audit.operations import AuditColumns
 from hookgate.builtin_plugins.audit.seals import Head, Sealer
 from hookgate.kit.records import Field, Record
 from hookgate.kit.records.statements import Prepared
@@ -31,7 +32,7 @@ METADATA = MetaData(info={"complete": True})
 _SINCE_SEALS = {"server_default": ""}
 
 
-class AuditEntry(Record):
+class AuditEntry(AuditColumns, Record):  # type: ignore[misc]  # as `Record` itself
     """One row of the audit."""
 
     __tablename__ = "audit_entry"
@@ -51,14 +52,6 @@ class AuditEntry(Record):
     """Counts from 1 within the chain, without a gap."""
     at: str
     """ISO 8601 in UTC with microseconds: one form, which sorts as text."""
-    kind: str
-    turn: str
-    session: str
-    call: str
-    tool: str
-    category: str
-    outcome: str
-    """allow or deny for a decision, the result's status for an outcome."""
     data: str
     """Everything, as canonical JSON with secrets masked."""
     previous: str = Field(sa_column_kwargs=_SINCE_SEALS)

@@ -27,32 +27,31 @@ MOST_CALLS = 2_000
 MOST_CHARS = 200
 
 
-class HookCost(OperationModel):
+class CallCosts(OperationModel):
+    """What calls of hooks have cost."""
+
+    calls: int
+    milliseconds: float
+    """All of it, waiting included."""
+    p95: float
+    """Of the last 500 calls of each hook, in milliseconds."""
+    failures: int
+
+
+class HookCost(CallCosts):
     """What one hook of a plugin has cost."""
 
     hook: str
-    calls: int
-    milliseconds: float
-    """All of it, waiting included."""
-    p95: float
-    """Of its last 500 calls, in milliseconds."""
     slowest: float
     """The slowest call, in milliseconds."""
-    failures: int
 
 
-class PluginCost(OperationModel):
+class PluginCost(CallCosts):
     """What the hooks of one plugin have cost."""
 
     plugin: str
-    calls: int
-    milliseconds: float
-    """All of it, waiting included."""
-    p95: float
-    """Of the last calls of its hooks, in milliseconds."""
     slowest: str
     """The hook with the slowest call."""
-    failures: int
     hooks: tuple[HookCost, ...]
     """Those that were called, what took longest in all first."""
 

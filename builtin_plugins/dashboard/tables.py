@@ -11,6 +11,7 @@ import orjson
 from sqlalchemy import ColumnElement, Index, MetaData, Row, func, select
 
 from hookgate import Principal, Store
+from hookgate.builtin_plugins.dashboard.turns import TurnSummary
 from hookgate.kit.records import Field, Record, Records, may_see
 from hookgate.kit.records.statements import Trim
 
@@ -18,7 +19,7 @@ SCRIPTS = Path(__file__).parent / "migrations"
 METADATA = MetaData(info={"complete": True})
 
 
-class KeptTurn(Record):
+class KeptTurn(TurnSummary, Record):  # type: ignore[misc]  # as `Record` itself
     """What is kept of a turn. A list is JSON, whose texts are masked."""
 
     __tablename__ = "dashboard_turn"
@@ -33,27 +34,16 @@ class KeptTurn(Record):
     """Its place among all: what began later is greater."""
     root: str
     """The turn that a message from outside has started: itself, or the outermost one."""
-    parent: str
     session: str
     """Where that message came in, as a session's key: who sees that sees this."""
     own: str
     """The session that it belongs to itself."""
-    agent: str
-    principal: str
-    path: str
-    started: str
-    milliseconds: float
-    ending: str
-    code: str
     message: str
     action: str
     degraded: str
-    input_tokens: int
-    output_tokens: int
     taint: str
     tainted: bool
     called: int
-    denied: int
     plugins: str
     """Those whose tools were called, and those that decided."""
     tools: str

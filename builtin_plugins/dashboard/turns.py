@@ -55,31 +55,41 @@ class TurnListParams(OperationModel):
     """Whether to time hooks from now on, for two minutes; for the scope `operate` alone."""
 
 
-class TurnRow(OperationModel):
-    """One turn, without what was said in it."""
+class TurnOutline(OperationModel):
+    """Where a turn belongs, and how it went."""
 
     id: str
-    session: str
-    agent: str
-    principal: str
-    """Who sent the message."""
-    path: str
-    """How it came in: ``ws``, ``http``, ``cli``, ``nested``, a channel and so on."""
     parent: str
     """The turn that it is nested in; empty for none."""
+    session: str
+    agent: str
     started: str
     """When, ISO 8601 in UTC."""
     milliseconds: float
     """How long it took, or has taken so far."""
     ending: Ending
+    denied: int
+    """So many of its tool calls were denied."""
+
+
+class TurnSummary(TurnOutline):
+    """One turn in figures: what is kept of it, and what is shown."""
+
+    principal: str
+    """Who sent the message."""
+    path: str
+    """How it came in: ``ws``, ``http``, ``cli``, ``nested``, a channel and so on."""
     code: str
     """The code of the error that it ended with; empty for none."""
     input_tokens: int
     output_tokens: int
+
+
+class TurnRow(TurnSummary):
+    """One turn, without what was said in it."""
+
     tools: tuple[str, ...]
     """The tools that were called, in the order in which they ended; the first 100 calls."""
-    denied: int
-    """So many of the calls were denied."""
     taint: tuple[str, ...]
     """Where text of strangers came from."""
     degraded: tuple[str, ...]
@@ -134,18 +144,10 @@ class WaterfallRow(OperationModel):
     failed: bool
 
 
-class TreeTurn(OperationModel):
+class TreeTurn(TurnOutline):
     """One of the turns that a message has started."""
 
-    id: str
-    parent: str
-    agent: str
-    session: str
-    started: str
-    milliseconds: float
-    ending: Ending
     tools: tuple[str, ...]
-    denied: int
     tainted: bool
 
 

@@ -48,8 +48,8 @@ class CapabilityListParams(OperationModel):
     """Only what holds this text in its id, names, description or tags."""
 
 
-class CapabilityRow(OperationModel):
-    """One capability in a list."""
+class CapabilityOutline(OperationModel):
+    """Which capability it is, and whether it can be used."""
 
     id: str
     """Its id."""
@@ -59,6 +59,11 @@ class CapabilityRow(OperationModel):
     """Its category."""
     available: bool
     """Whether all that it requires is there."""
+
+
+class CapabilityRow(CapabilityOutline):
+    """One capability in a list."""
+
     source: str
     """Where it was declared."""
 
@@ -326,14 +331,9 @@ class GraphParams(OperationModel):
     """So many capabilities at most."""
 
 
-class GraphNode(OperationModel):
+class GraphNode(CapabilityOutline):
     """A capability."""
 
-    id: str
-    kind: str
-    category: str
-    available: bool
-    """Whether all that it requires is there."""
     agents: tuple[str, ...]
     """The agents that may use it."""
 

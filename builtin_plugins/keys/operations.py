@@ -59,21 +59,27 @@ class KeyMade(OperationModel):
     """When it ends; "" for never."""
 
 
-class KeyRow(OperationModel):
-    """A key, without its secret."""
+class KeyLife(OperationModel):
+    """Whose a key is, and since when and until when it holds: ISO 8601 in UTC."""
 
     name: str
-    state: str
-    """`active`, `expired` or `revoked`."""
-    scopes: tuple[str, ...]
     client: str
     """The client that it was made for."""
     by: str
     """Who has made it."""
     made: str
     rotated: str
-    expires: str
     revoked: str
+    """When; "" where it was not."""
+
+
+class KeyRow(KeyLife):
+    """A key, without its secret."""
+
+    state: str
+    """`active`, `expired` or `revoked`."""
+    scopes: tuple[str, ...]
+    expires: str
     limits: dict[str, Any]
     """What else it was given: models, agents, budgets, rates, addresses and the like."""
 

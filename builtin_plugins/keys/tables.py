@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, MetaData, Text, update
 
+from hookgate.builtin_plugins.keys.operations import KeyLife
 from hookgate.kit.records import Field, Record
 from hookgate.kit.records.statements import insert_new
 
@@ -13,8 +14,8 @@ SCRIPTS = Path(__file__).parent / "migrations"
 METADATA = MetaData(info={"complete": True})
 
 
-class ClientKey(Record):
-    """A key, without its secret. Times are ISO 8601 in UTC."""
+class ClientKey(KeyLife, Record):  # type: ignore[misc]  # as `Record` itself
+    """A key, without its secret."""
 
     __tablename__ = "keys_key"
     metadata = METADATA
@@ -24,14 +25,6 @@ class ClientKey(Record):
     """SHA-256 of the secret, in hex: of 256 random bits, which need neither salt nor stretching."""
     terms: str = Field(sa_type=Text)
     """What it may do, as JSON."""
-    client: str
-    """The client that it was made for."""
-    by: str
-    """The id of who made it."""
-    made: str
-    rotated: str
-    revoked: str
-    """When; "" where it was not."""
 
 
 KEYS = ClientKey.table

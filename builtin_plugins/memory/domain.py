@@ -18,62 +18,57 @@ ASSISTANT = "assistant"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Utterance:
-    """One message, as memory takes it in.
+class Passage:
+    """A text, whose it is, and where it came from.
 
     Attributes:
-        id: The message's id.
-        scope: Whose it is to be kept as.
+        id: The id of the message or of the row.
+        scope: Whose it is.
+        text: What it says, understandable by itself.
         session: The session that it was said in, as text.
-        turn: The turn that it belongs to.
-        at: When, in UTC.
-        speaker: `USER`, `ASSISTANT`, or the name of somebody else who took part.
-        text: What was said: no block, no result of a tool, nothing that was recalled.
-        taint: Where untrusted text in it came from.
-        provenance: How it had come in.
+        turn: The turn that it was said in.
+        taint: Where untrusted text came from in it, and in what led to it.
+        provenance: How the turn had come in.
     """
 
     id: str
     scope: Scope
-    session: str
-    turn: str
-    at: datetime
-    speaker: str
     text: str
+    session: str = ""
+    turn: str = ""
     taint: Taint = CLEAN
     provenance: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class Utterance(Passage):
+    """One message, as memory takes it in: no block, no result of a tool, nothing recalled.
+
+    Attributes:
+        at: When, in UTC.
+        speaker: `USER`, `ASSISTANT`, or the name of somebody else who took part.
+    """
+
+    at: datetime
+    speaker: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit(Passage):
     """Something that a search found.
 
     Attributes:
-        id: The row's id.
         kind: What it is.
-        text: What it says, understandable by itself.
         at: When it was said, in UTC.
         score: How well it answers; compares among the hits of one search of one kind.
         why: Why it was found, one reason each: ``names Luna``, ``word: dog``.
-        scope: Whose it is.
-        taint: Where untrusted text in it came from.
-        provenance: How it had come in.
-        session: The session that it was said in, as text.
-        turn: The turn that it was said in.
         speaker: Who said it, of a turn; see `Utterance.speaker`.
     """
 
-    id: str
     kind: Kind
-    text: str
     at: datetime
     score: float
     why: tuple[str, ...]
-    scope: Scope
-    taint: Taint = CLEAN
-    provenance: str = ""
-    session: str = ""
-    turn: str = ""
     speaker: str = ""
 
 
@@ -96,27 +91,13 @@ class FullError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class Note(Passage):
     """Something to remember.
 
     Attributes:
-        id: Unique.
-        scope: Whose it is.
-        text: What it says.
-        taint: Where untrusted text came from in what led to it.
-        provenance: How the turn that wrote it had come in.
-        session: The session that wrote it.
-        turn: The turn that wrote it.
         created: When it was last said, in UTC.
     """
 
-    id: str
-    scope: str
-    text: str
-    taint: Taint = CLEAN
-    provenance: str = ""
-    session: str = ""
-    turn: str = ""
     created: datetime
 
 

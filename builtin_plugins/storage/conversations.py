@@ -138,19 +138,10 @@ class _Append:
 class _Session:
     """A session's row while a group is written."""
 
-    fence: int
-    messages: int
-    turns: int
-    forgotten: int
-    last_turn: str
+    standing: Standing
     taint: str
-    version: int = 0
+    version: int
     updated: datetime | None = None
-
-    @property
-    def standing(self) -> Standing:
-        """What it says of the messages."""
-        return Standing(self.fence, self.messages, self.turns, self.forgotten, self.last_turn)
 
 
 class _Appended(NamedTuple):
@@ -466,7 +457,7 @@ def _go_on(
     version = tail.version
     if version is None or fence.recalled is not None:
         version = writes_beside(connection)
-    session = _Session(*tail.standing, tail.taint, version)
+    session = _Session(tail.standing, tail.taint, version)
     seen, fresh = fence.seen, list[dict[str, Any]]()
     outcome = _append(item, session, fresh)
     was = {**tail.standing._asdict(), "taint": tail.taint}
@@ -501,10 +492,7 @@ def _take_positions(connection: Connection, count: int) -> int:
 def _load(connection: Connection, keys: Collection[str]) -> dict[str, _Session]:
     rows = _SESSIONS.rows(connection, sorted(keys))
     version = writes_beside(connection)
-    found = {key: _Session(*values) for key, *values in rows}
-    for session in found.values():
-        session.version = version
-    return found
+    return {key: _Session(Standing(*said), taint, version) for key, *said, taint in rows}
 
 
 def _begin(connection: Connection, new: Mapping[str, datetime]) -> dict[str, _Session]:
@@ -523,7 +511,7 @@ def _stands(fence: Fence, row: _Session) -> bool:
         or tail.version not in (None, row.version)
     ):
         return False
-    return fence.stands(row.fence, row.messages)
+    return fence.stands(row.standing.fence, row.standing.messages)
 
 
 def _append(
@@ -533,18 +521,21 @@ def _append(
     if not _stands(item.fence, session):
         return StaleFenceError.of(item.session)
     before = session.standing
-    turns, last = session.turns, session.last_turn or None
+    turns, last = before.turns, before.last_turn or None
     fresh = []
-    for seq, message in enumerate(item.messages, session.messages):
+    for seq, message in enumerate(item.messages, before.messages):
         if message.turn != last:
             turns += 1
             last = message.turn
         fresh.append(_row(item.session, turns, seq, message))
     rows += fresh
-    if fresh:
-        session.fence = item.fence.number
-    session.messages += len(fresh)
-    session.turns, session.last_turn = turns, last or ""
+    session.standing = after = Standing(
+        fence=item.fence.number if fresh else before.fence,
+        messages=before.messages + len(fresh),
+        turns=turns,
+        forgotten=before.forgotten,
+        last_turn=last or "",
+    )
     if item.taint:
         session.taint = json.dumps(sorted(_labels(session.taint) | item.taint))
     session.updated = item.now
@@ -552,7 +543,7 @@ def _append(
         Stored.of(row["turn_number"], row["body"], message)
         for row, message in zip(fresh, item.messages, strict=True)
     ]
-    return _Appended(before, session.standing, stored, session.version)
+    return _Appended(before, after, stored, session.version)
 
 
 def _forget(connection: Connection, key: str) -> int:
@@ -575,12 +566,12 @@ def _forget_turns(connection: Connection, key: str, turns: Sequence[str]) -> int
     if not gone:
         return 0
     left = connection.execute(_NUMBERS, {"key": key}).scalars().all()
-    places = zip(left, range(found[key].turns, 0, -1), strict=False)
+    places = zip(left, range(found[key].standing.turns, 0, -1), strict=False)
     moved = [{"key": key, "old": old, "new": new} for old, new in places if old != new]
     if moved:
         connection.execute(_RENUMBER, moved)
     values: dict[str, Any] = {"forgotten": SESSIONS.c.forgotten + gone}
-    if found[key].last_turn in turns:
+    if found[key].standing.last_turn in turns:
         values["last_turn"] = ""  # the turn that has its number now is another one
     connection.execute(update(SESSIONS).where(SESSIONS.c.session == key).values(values))
     return gone
@@ -611,12 +602,13 @@ def _row(session: str, turn_number: int, seq: int, message: Message) -> dict[str
 
 
 def _changed(key: str, session: _Session) -> dict[str, Any]:
+    standing = session.standing
     return {
         "key": key,
-        "new_fence": session.fence,
-        "new_messages": session.messages,
-        "new_turns": session.turns,
-        "new_last_turn": session.last_turn,
+        "new_fence": standing.fence,
+        "new_messages": standing.messages,
+        "new_turns": standing.turns,
+        "new_last_turn": standing.last_turn,
         "new_updated": session.updated,
         "new_taint": session.taint,
     }

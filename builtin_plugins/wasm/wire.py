@@ -179,30 +179,32 @@ class HttpRequest(WireForm):
     """Whether `body` is base64 of bytes that are no text."""
 
 
-class HttpResponse(WireForm):
-    """What came back. Header names are in lower case."""
+class HttpContent(WireForm):
+    """What came over HTTP. Header names are in lower case."""
 
-    status: int = Field(ge=100, le=599)
     headers: dict[str, str] = Field(default_factory=dict)
     body: str = ""
     base64: bool = False
     """Whether `body` is base64, since the bytes are no UTF-8."""
 
 
-class Incoming(WireForm):
+class HttpResponse(HttpContent):
+    """What came back."""
+
+    status: int = Field(ge=100, le=599)
+
+
+class Incoming(HttpContent):
     """Request of `parse_incoming`: what the connection brought, already verified.
 
     With ``sent``, it is the response to what `format_outgoing` made, and the answer is `Sent`.
+    Headers that carry the webhook's proof are left out.
     """
 
     kind: Literal["webhook", "poll", "sent"]
     status: int = 0
     """The status of a response; 0 of a webhook."""
-    headers: dict[str, str] = Field(default_factory=dict)
-    """Names in lower case; those that carry the webhook's proof are left out."""
     query: dict[str, str] = Field(default_factory=dict)
-    body: str = ""
-    base64: bool = False
 
 
 _Id = Annotated[str, Field(max_length=LONGEST_ID)]

@@ -7,11 +7,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any
 
-from hookgate import Clock, Signals, Store, StoreUnavailableError
+from hookgate import Signals, StoreUnavailableError
 from hookgate.builtin_plugins.metering.budgets import rows
-from hookgate.builtin_plugins.metering.budgets.leasing import FAULTS, ORDER, Draft, Ended, Leasing
+from hookgate.builtin_plugins.metering.budgets.leasing import (
+    FAULTS,
+    ORDER,
+    Draft,
+    Ended,
+    Leasing,
+    Lessee,
+)
 from hookgate.builtin_plugins.metering.budgets.waiting import Waiting, held_of
 from hookgate.builtin_plugins.metering.budgets.windows import (
     MOST,
@@ -53,7 +59,7 @@ JUMP = 3600.0
 
 
 @dataclass(eq=False)
-class Budgets:
+class Budgets(Lessee):
     """Counters with limits, which gateways on one store share.
 
     A gateway leases a chunk of a counter in the store, and reserves from it in memory. What is
@@ -62,31 +68,18 @@ class Budgets:
     it is let in: a crash charges that, and frees the rest of the chunk.
 
     Attributes:
-        store: The store, with the tables of `metering.tables`.
-        clock: The time.
         signals: Tells other gateways in this process at once what they would see a moment later.
-        gateway: The name of this gateway, for people.
-        ttl: A gateway that was not heard of for so many seconds has stopped.
         patience: So many seconds a call waits at most until others have given back what they do
             not hold.
-        idle: What was not used for so many seconds is given back.
         poll: Seconds between two looks at what others ask for; None where `tick` is called.
         tell: Called with why what was used cannot be written, and with "" when it can again.
-        lost: Called with the rows of the ledger that were written for calls of gateways that have
-            stopped.
     """
 
-    store: Store
-    clock: Clock
     signals: Signals | None
     _: KW_ONLY
-    gateway: str
-    ttl: float = 30.0
     patience: float = PATIENCE
-    idle: float = 10.0
     poll: float | None = 0.25
     tell: Callable[[str], None] = lambda _: None
-    lost: Callable[[Sequence[Mapping[str, Any]]], None] = lambda _: None
 
     def __post_init__(self) -> None:
         self._monotonic = self.clock.monotonic

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -142,8 +142,31 @@ def _planned(
     )
 
 
+@dataclass(eq=False)
+class Lessee:
+    """Who leases, and for how long.
+
+    Attributes:
+        store: The store, with the tables of `metering.tables`.
+        clock: Says when a window was written, and measures leases.
+        gateway: The gateway's name, for people.
+        ttl: The seconds of a lease: a gateway that was not heard of for so long has stopped.
+        idle: What was not used for so many seconds is given back.
+        lost: Called with the rows of the ledger that were written for calls of gateways that have
+            stopped.
+    """
+
+    store: Store
+    clock: Clock
+    _: KW_ONLY
+    gateway: str
+    ttl: float = 30.0
+    idle: float = 10.0
+    lost: Callable[[Sequence[Mapping[str, Any]]], None] = lambda _: None
+
+
 @dataclass(eq=False, kw_only=True)
-class Leasing:
+class Leasing(Lessee):
     """What a gateway has leased.
 
     A gateway is known by its beat, a number that it changes with each write. One whose beat has
@@ -152,27 +175,14 @@ class Leasing:
     last write began, and reserves nothing any more a while before. No two clocks are compared.
 
     Attributes:
-        store: The store, with the tables of `metering.tables`.
-        clock: Says when a window was written, and measures leases.
-        gateway: The gateway's name, for people.
-        ttl: The seconds of a lease.
-        idle: What was not used for so many seconds is given back.
         windows: Return all windows of which something may be leased.
-        lost: Called with the rows of the ledger that were written for calls of gateways that have
-            stopped.
         until: Until when chunks can be used, in monotonic seconds.
         me: This run of the gateway.
         ended: Calls that can be settled, in the order in which they came to that.
         unrecorded: Calls, by id, that can be settled once their rows are in the ledger.
     """
 
-    store: Store
-    clock: Clock
-    gateway: str
-    ttl: float
-    idle: float
     windows: Callable[[], Iterable[LeasedWindow]]
-    lost: Callable[[Sequence[Mapping[str, Any]]], None]
 
     def __post_init__(self) -> None:
         self.until = float("-inf")

@@ -224,7 +224,7 @@ def declaring(flags: Flags, said: Mapping[str, bool | None]) -> Flags:
 def facts_known(tool: str, known: Callable[[str], KnownTool | None]) -> Facts:
     """Return what is known of a tool."""
     found = known(tool)
-    return replace(found.facts if found else Facts(tool=tool), at=datetime.now(UTC))
+    return replace(found.call if found else Facts(tool=tool), at=datetime.now(UTC))
 
 
 def history_of(

@@ -11,6 +11,7 @@ from typing import Any
 from hookgate import FLAG_NAMES, Flags, Provenance
 from hookgate.builtin_plugins.policy.bench.bench import Bench, BenchDecision
 from hookgate.builtin_plugins.policy.bench.cases import Case, run_case
+from hookgate.builtin_plugins.policy.judge.engine import State
 from hookgate.builtin_plugins.policy.judge.facts import Facts
 from hookgate.builtin_plugins.policy.rules.digest import said
 from hookgate.builtin_plugins.policy.rules.linting import sample_of
@@ -115,23 +116,21 @@ class Covered:
     Attributes:
         rule: The rule.
         decisive: How often it decided.
-        held: How often it held.
-        unknown: How often it could not be said whether it holds.
+        states: How often it held, could not be decided, or did not hold, as far as that was said.
         effects: What followed from it, or would have in shadow mode, and how often.
         last: When it had a say last, as it was given; "" for never.
     """
 
     rule: Rule
     decisive: int = 0
-    held: int = 0
-    unknown: int = 0
+    states: Counter[State] = field(default_factory=Counter)
     effects: Counter[str] = field(default_factory=Counter)
     last: str = ""
 
     @property
     def exercised(self) -> bool:
         """Whether it held, or could not be decided, at least once."""
-        return bool(self.held or self.unknown)
+        return bool(self.states["holds"] or self.states["unknown"])
 
 
 @dataclass(slots=True)
@@ -160,8 +159,7 @@ class Coverage:
             self.looks += 1
             for outcome in judgement.outcomes:
                 row = self.rows[outcome.rule.name]
-                row.held += outcome.state == "holds"
-                row.unknown += outcome.state == "unknown"
+                row.states[outcome.state] += 1
                 if outcome.effect is not None:
                     row.effects[outcome.effect] += 1
                     row.last = max(row.last, at)
@@ -181,9 +179,9 @@ class Coverage:
             {
                 "rule": name,
                 "decisive": row.decisive,
-                "held": row.held,
-                "unknown": row.unknown,
-                "failed": self.looks - row.held - row.unknown,
+                "held": row.states["holds"],
+                "unknown": row.states["unknown"],
+                "failed": self.looks - row.states["holds"] - row.states["unknown"],
             }
             for name, row in self.rows.items()
         ]

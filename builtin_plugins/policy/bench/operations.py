@@ -154,7 +154,16 @@ class CaseTexts(RuleTexts):
     """Whether the rules in force count beside them, but for those of the same names."""
 
 
-class CaseRow(OperationModel):
+class Decided(OperationModel):
+    """What follows from rules."""
+
+    effect: RuleEffect
+    rule: str
+    """What decided."""
+    why: str
+
+
+class CaseRow(Decided):
     """What became of a case."""
 
     name: str
@@ -162,10 +171,6 @@ class CaseRow(OperationModel):
     passed: bool
     wrong: list[str]
     """What is other than expected."""
-    effect: RuleEffect
-    rule: str
-    """What decided."""
-    why: str
 
 
 class CoveredRow(OperationModel):
@@ -218,7 +223,17 @@ class DiffParams(ReplayParams):
     """The text of a file of cases, in YAML."""
 
 
-class ReplayedRow(OperationModel):
+class TwoDecisions(OperationModel):
+    """What was decided before, on record or by the rules before, and what is decided now."""
+
+    old: str
+    old_rule: str
+    new: str
+    """Empty where nothing can be said."""
+    new_rule: str
+
+
+class ReplayedRow(TwoDecisions):
     """A decision that is another one now, or cannot be judged again."""
 
     row: str
@@ -230,12 +245,6 @@ class ReplayedRow(OperationModel):
     call: str
     standing: Literal["flip", "undecidable", "passed_over"]
     """It becomes another one; nothing can be said; or policy had no say."""
-    old: str
-    """The decision before: on record, or by the rules before."""
-    old_rule: str
-    new: str
-    """The decision now; empty where nothing can be said."""
-    new_rule: str
     why: str
     """Why it follows, or why it cannot be judged again."""
 
@@ -280,14 +289,10 @@ class DecisionsReplayed(OperationModel):
     """How often each rule had a say."""
 
 
-class DifferingRow(OperationModel):
+class DifferingRow(TwoDecisions):
     """A case, or a line of the table, of which two sets of rules say different things."""
 
     what: str
-    old: str
-    old_rule: str
-    new: str
-    new_rule: str
 
 
 class RulesCompared(DecisionsReplayed):
@@ -343,12 +348,9 @@ class RuleSays(OperationModel):
     why: str
 
 
-class CallDecided(OperationModel):
+class CallDecided(Decided):
     """What follows from all of them."""
 
-    effect: RuleEffect
-    rule: str
-    why: str
     arguments: dict[str, Any]
     """Those with which it would run."""
 
@@ -541,7 +543,7 @@ class PolicyOperations:
                 provenance=cell.circumstances.provenance.value,
                 tainted=cell.circumstances.tainted,
                 effect=cell.effect.word,
-                rule=cell.rule,
+                rule=cell.rule_name,
             )
             for cell in cells(chosen)
         ]
@@ -576,13 +578,8 @@ def _row(rule: Rule, hits: Hits) -> RuleRow:
 
 
 def _known(tool: Tool) -> KnownTool:
-    return KnownTool(
-        name=tool.name,
-        plugin=tool.plugin,
-        sandbox=tool.sandbox,
-        flags=tool.flags,
-        arguments=arguments_in(tool.schema),
-    )
+    call = Facts(tool=tool.name, plugin=tool.plugin, sandbox=tool.sandbox, flags=tool.flags)
+    return KnownTool(call, arguments_in(tool.schema))
 
 
 def _facts(params: CallParams, known: Callable[[str], KnownTool | None]) -> Facts:

@@ -137,35 +137,22 @@ class Tally:
     """How many decisions stand, flip, or cannot be judged again.
 
     Attributes:
-        rows: Decisions of policy that were judged again.
-        same: Those that stay.
+        standings: How many stand how.
         flips: Those that flip, by what they were and what they become: ``allow -> deny``.
-        undecidable: Those of which nothing can be said.
-        passed_over: Decisions in which policy had no say, beside `rows`.
         reasons: Why nothing could be said, or policy had no say, and how often.
     """
 
-    rows: int = 0
-    same: int = 0
+    standings: Counter[str] = field(default_factory=Counter)
     flips: Counter[str] = field(default_factory=Counter)
-    undecidable: int = 0
-    passed_over: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
 
     def take(self, one: Replayed) -> None:
         """Count one more."""
-        self.rows += one.standing != "passed_over"
-        match one.standing:
-            case "same":
-                self.same += 1
-            case "flip":
-                self.flips[f"{one.old} -> {one.found.effect}"] += 1
-            case "undecidable":
-                self.undecidable += 1
-                self.because(one.why)
-            case "passed_over":
-                self.passed_over += 1
-                self.because(one.why)
+        self.standings[one.standing] += 1
+        if one.standing == "flip":
+            self.flips[f"{one.old} -> {one.found.effect}"] += 1
+        elif one.standing != "same":
+            self.because(one.why)
 
     def because(self, why: str) -> None:
         """Count a reason for which something cannot be judged again."""
@@ -175,11 +162,11 @@ class Tally:
     def to_json(self) -> dict[str, Any]:
         """Return the counts for programs."""
         return {
-            "rows": self.rows,
-            "same": self.same,
+            "rows": self.standings.total() - self.standings["passed_over"],
+            "same": self.standings["same"],
             "flips": dict(self.flips),
-            "undecidable": self.undecidable,
-            "passed_over": self.passed_over,
+            "undecidable": self.standings["undecidable"],
+            "passed_over": self.standings["passed_over"],
             "reasons": dict(self.reasons),
         }
 

@@ -75,7 +75,7 @@ def policy_version(settings: PolicySettings, rules: str) -> str:
             cell.circumstances.provenance.value,
             cell.circumstances.tainted,
             cell.effect.name,
-            cell.rule,
+            cell.rule_name,
         ]
         for cell in cells(settings.profile)
     ]

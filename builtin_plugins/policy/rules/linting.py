@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hookgate import Flags
@@ -39,28 +39,22 @@ _ARGUMENTS = re.compile(r"(?<![\w.])args\b")
 _VARIABLE = re.compile(rf"\b({'|'.join(VARIABLES)})\b")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class KnownTool:
     """A tool of a gateway.
 
     Attributes:
-        name: Its name.
-        plugin: Who brings it.
-        sandbox: Where it runs.
-        flags: What it declares.
+        call: A call of it, of which nothing else is known.
         arguments: The arguments that its schema knows; None where that is not known.
     """
 
-    name: str
-    plugin: str = ""
-    sandbox: str = "python"
-    flags: Flags = field(default_factory=Flags)
+    call: Facts
     arguments: frozenset[str] | None = None
 
     @property
-    def facts(self) -> Facts:
-        """A call of it."""
-        return Facts(tool=self.name, plugin=self.plugin, sandbox=self.sandbox, flags=self.flags)
+    def name(self) -> str:
+        """Its name."""
+        return self.call.tool
 
 
 def lint(rules: Sequence[Rule], settings: PolicySettings | None = None) -> list[Problem]:
@@ -399,7 +393,7 @@ def lint_tools(rules: Sequence[Rule], tools: Sequence[KnownTool]) -> list[Proble
         if idle:
             shown = ", ".join(repr(glob) for glob in idle)
             problems.append(_odd(rule, f"no tool that {shown} fits", "the name of a tool"))
-        about = [tool for tool in tools if rule.match.of_tool(tool.facts) is not False]
+        about = [tool for tool in tools if rule.match.of_tool(tool.call) is not False]
         if not about:
             if not idle:
                 expected = "a `match` that fits a tool's plugin, sandbox and flags"
@@ -448,13 +442,13 @@ def known_tool(row: Mapping[str, Any], schema: Mapping[str, Any] | None = None) 
     """Return a tool from what ``tools.list`` says of it, and its schema."""
     flags = Flags.from_mapping({name: one["value"] for name, one in row["flags"].items()})
     proven = frozenset(n for n, one in row["flags"].items() if one["standing"] == "proven")
-    return KnownTool(
-        name=row["name"],
+    call = Facts(
+        tool=row["name"],
         plugin=row["plugin"],
         sandbox=row["sandbox"],
         flags=replace(flags, proven=proven),
-        arguments=None if schema is None else arguments_in(schema),
     )
+    return KnownTool(call, None if schema is None else arguments_in(schema))
 
 
 def arguments_in(schema: Mapping[str, Any]) -> frozenset[str] | None:

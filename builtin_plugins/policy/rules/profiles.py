@@ -243,13 +243,22 @@ def _of_client(flags: Flags) -> Flags:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One cell of a profile's table: a flag, its value, the circumstances, what follows."""
+    """One cell of a profile's table: flag, value, circumstances, and the rule that decides."""
 
     flag: str
     value: bool | None
     circumstances: Circumstances
-    effect: Effect
-    rule: str
+    rule: ProfileRule | None
+
+    @property
+    def effect(self) -> Effect:
+        """What follows."""
+        return self.rule.effect if self.rule else Effect.ALLOW
+
+    @property
+    def rule_name(self) -> str:
+        """The name of the rule; "" where none is about such a call."""
+        return self.rule.name if self.rule else ""
 
 
 def cells(profile: ProfileName) -> Iterator[Cell]:
@@ -260,13 +269,7 @@ def cells(profile: ProfileName) -> Iterator[Cell]:
         circumstances = Circumstances(provenance=provenance, tainted=tainted)
         declared = Flags.from_mapping({**Flags.none().to_json(), flag: value})
         rule = judge(profile, declared, circumstances)
-        yield Cell(
-            flag=flag,
-            value=value,
-            circumstances=circumstances,
-            effect=rule.effect if rule else Effect.ALLOW,
-            rule=rule.name if rule else "",
-        )
+        yield Cell(flag=flag, value=value, circumstances=circumstances, rule=rule)
 
 
 # -- suggesting ------------------------------------------------------------------

@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from hookgate.kit.modules import httpx
@@ -75,16 +75,15 @@ class NotGrantedError(ValueError):
     """A URL cannot be read as one that a grant could name, or no grant names it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where one request goes: the parts of its URL that are checked, connected to and sent.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Location:
+    """The parts of a URL that a request and a grant are compared by.
 
     Attributes:
         scheme: http or https.
         host: A lower-case ASCII name, or a canonical IP address without brackets.
         port: The port, the scheme's own where the URL names none.
         path: The path as it is sent, percent-encoded.
-        query: The query as it is sent, without the question mark.
         address: Whether the host is an IP address.
     """
 
@@ -92,8 +91,18 @@ class Target:
     host: str
     port: int
     path: str
-    query: str
     address: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target(Location):
+    """Where one request goes: what of its URL is checked, connected to and sent.
+
+    Attributes:
+        query: The query as it is sent, without the question mark.
+    """
+
+    query: str
 
     @property
     def origin(self) -> tuple[str, str, int]:
@@ -125,7 +134,8 @@ def _target(
         raise NotGrantedError("it names a user: credentials go into a header")
     host, address = _read_host(raw_host.decode("ascii"))
     path, _, query = raw_path.decode("ascii").partition("?")
-    return Target(scheme, host, PORTS[scheme] if port is None else port, path, query, address)
+    port = PORTS[scheme] if port is None else port
+    return Target(scheme=scheme, host=host, port=port, path=path, query=query, address=address)
 
 
 def _read_host(host: str) -> tuple[str, bool]:
@@ -163,29 +173,19 @@ def _climbs(path: str) -> bool:
     return True  # Escaped more often than anybody writes on purpose.
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """One URL pattern, read.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant(Location):
+    """One URL pattern, read; `host` is without its ``*.``, `path` without its star.
 
     Attributes:
         text: As it was written.
-        scheme: http or https.
-        host: The canonical host; behind ``*.`` where `below` is true.
         below: Whether every name below `host` is meant, and not `host` itself.
-        port: The port.
-        path: The path, without its star.
         prefix: Whether everything that begins with `path` is meant.
-        address: Whether the host is an IP address.
     """
 
     text: str
-    scheme: Literal["http", "https"]
-    host: str
     below: bool
-    port: int
-    path: str
     prefix: bool
-    address: bool
 
     @classmethod
     def parse(cls, text: str) -> Grant:
@@ -220,7 +220,7 @@ class Grant:
             raise ValueError("its path has dot segments or characters that no path has")
         return cls(
             text=text,
-            scheme="https" if target.scheme == "https" else "http",
+            scheme=target.scheme,
             host=target.host,
             below=bool(below),
             port=target.port,

@@ -134,8 +134,8 @@ def test_lists_of_the_settings_that_come_before_a_rule_are_named() -> None:
 
 
 TOOLS = (
-    KnownTool(name="mail_send", plugin="mail", flags=Flags.none(), arguments=frozenset({"to"})),
-    KnownTool(name="clock", plugin="tools", flags=Flags.none(), arguments=frozenset()),
+    KnownTool(Facts(tool="mail_send", plugin="mail", flags=Flags.none()), frozenset({"to"})),
+    KnownTool(Facts(tool="clock", plugin="tools", flags=Flags.none()), frozenset()),
 )
 
 

@@ -149,8 +149,8 @@ def test_taint_never_makes_it_laxer(declared: Flags, provenance: Provenance, pro
 def test_table_has_a_cell_for_every_flag_value_and_circumstance(profile: str) -> None:
     table = list(cells(profile))  # type: ignore[arg-type]
     assert len(table) == len(FLAG_NAMES) * 3 * len(Provenance) * 2
-    assert all((cell.effect is ALLOW) == (cell.rule == "") for cell in table)
-    assert {cell.rule for cell in table} - {""} <= {rule.name for rule in PROFILES[profile]}  # type: ignore[index]
+    assert all((cell.effect is ALLOW) == (cell.rule_name == "") for cell in table)
+    assert {cell.rule_name for cell in table} - {""} <= {rule.name for rule in PROFILES[profile]}  # type: ignore[index]
 
 
 def test_rule_names_are_unique() -> None:

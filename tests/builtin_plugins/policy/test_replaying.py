@@ -90,7 +90,7 @@ def replayed(judge: Bench, *rows: Row, **more: Any) -> Done:
         done.tally.take(one)
         if one.standing != "passed_over":
             done.rows.append(one)
-    assert done.tally.rows == len(done.rows)
+    assert done.tally.to_json()["rows"] == len(done.rows)
     return done
 
 
@@ -127,7 +127,7 @@ def test_decisions_without_a_verdict_of_policy_are_passed_over() -> None:
     none = row(facts("send"), "deny", verdicts=[])
     pinned = row(facts("send"), "deny", rule="quarantine")
     found = replayed(bench(), none, pinned)
-    assert (found.rows, found.tally.passed_over) == ([], 2)
+    assert (found.rows, found.tally.standings["passed_over"]) == ([], 2)
     assert found.tally.reasons == {"policy had no say": 1, "the tool was in quarantine": 1}
 
 
@@ -262,10 +262,10 @@ def test_what_a_mask_leaves_open_is_undecidable_and_nothing_else(
 def test_a_secret_that_was_masked_may_have_been_in_any_argument() -> None:
     rule = {"effect": "deny", "when": "args.to == 'eve'"}
     masked = facts("send", arguments={"to": "x", "n": "[redacted]"})
-    assert replayed(bench(rule), row(masked, redacted=True)).tally.undecidable == 1
-    assert replayed(bench(rule), row(SECRET, redacted=True)).tally.same == 1
+    assert replayed(bench(rule), row(masked, redacted=True)).tally.standings["undecidable"] == 1
+    assert replayed(bench(rule), row(SECRET, redacted=True)).tally.standings["same"] == 1
     hidden = row(replace(SECRET, peer="[redacted]"), redacted=True)
-    assert replayed(bench(), hidden).tally.undecidable == 1
+    assert replayed(bench(), hidden).tally.standings["undecidable"] == 1
 
 
 BLIND = st.fixed_dictionaries(
@@ -341,7 +341,7 @@ def test_a_run_that_is_judged_again_under_its_own_rules_flips_nothing(
         outcome = "allow" if allowed else "deny"
         rows.append(row(call, found.effect, outcome=outcome, seq=number + 1, second=number * 7))
     again = replayed(judge, *rows)
-    assert (again.tally.flips, again.tally.same) == ({}, len(calls))
+    assert (again.tally.flips, again.tally.standings["same"]) == ({}, len(calls))
 
 
 # -- files -----------------------------------------------------------------------------
