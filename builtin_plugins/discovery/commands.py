@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from hookgate import counted
-from hookgate.kit.commands import CommandGroup, JsonOption, State, read_export, state_of
+from hookgate.kit.commands import CommandGroup, JsonOption, State, state_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -171,47 +170,5 @@ def _asked() -> list[str]:
     return examples
 
 
-BATCH = 1000
-"""Rows of an import that are sent at once."""
-
-
-def import_examples(
-    ctx: typer.Context,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="An export.", exists=True, dir_okay=False)
-    ],
-    scope: Annotated[
-        str, typer.Option(help="Whose they are to be; your own where it is left out.")
-    ] = "",
-    trusted: Annotated[
-        bool,
-        typer.Option(
-            "--trusted",
-            help="You know who wrote it. Without it they count less, until one is used well here.",
-        ),
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Take in examples that another home has exported. What is there already stays as it is.
-
-    Example:
-        hookgate examples import examples.jsonl --trusted
-    """
-    del as_json
-    state = state_of(ctx)
-    rows = read_export(file, "hookgate examples export --out FILE")
-    done = {"new": 0, "known": 0, "left_out": 0}
-    for begin in range(0, len(rows), BATCH):
-        some = rows[begin : begin + BATCH]
-        params = {"examples": some, "scope": scope, "trusted": trusted}
-        answer = state.ask("examples.import", params)
-        done = {name: count + answer[name] for name, count in done.items()}
-    said = (
-        f"{counted(done['new'], 'example')} added, {done['known']} known already, "
-        f"{done['left_out']} left out"
-    )
-    state.show(done, said)
-
-
-COMMANDS = {"capabilities": app, "examples import": import_examples}
+COMMANDS = {"capabilities": app}
 """What the command line finds here, by its words."""

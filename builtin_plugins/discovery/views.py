@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from hookgate import counted
 from hookgate.kit.commands import View
 from hookgate.kit.rendering import clean, listing, one_line
 
@@ -40,6 +41,14 @@ def discovered(found: Mapping[str, Any], *, explain: Explain = False) -> Iterato
         yield table
     if explain:
         yield from _tiers(found)
+
+
+def imported(done: Mapping[str, Any]) -> str:
+    """Say what became of the examples of an export."""
+    return (
+        f"{counted(done['new'], 'example')} added, {done['known']} known already, "
+        f"{done['left_out']} left out"
+    )
 
 
 def _tiers(found: Mapping[str, Any]) -> Iterator[str | Text]:
@@ -81,4 +90,5 @@ VIEWS = {
         *("capability", "scope", "text", "count", "last_used", "foreign"),
     ),
     "examples.export": View(export="examples"),
+    "examples.import": View(imports="examples", shown=imported),
 }

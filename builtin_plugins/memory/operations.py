@@ -220,7 +220,7 @@ class MemoryOperations:
         invocation: Invocation,
         about: models.Id,
         limit: Annotated[int, Field(ge=1, le=500)] = 50,
-    ) -> models.Changes:
+    ) -> models.FactChanges:
         """Show what was known of something over time: what took whose place, when.
 
         Args:
@@ -248,7 +248,7 @@ class MemoryOperations:
             rows = await self._keeper.read(lambda connection: work(connection, whole))
         if not rows:
             raise _nothing(about)
-        return models.Changes.model_validate({"rows": rows[-limit:]})
+        return models.FactChanges.model_validate({"rows": rows[-limit:]})
 
     # -- forgetting ----------------------------------------------------------------
 
@@ -376,11 +376,15 @@ class MemoryOperations:
         ]
         return models.Exported(rows=mine, next=behind)
 
-    @operation("memory.import", scope="operate", command="")
+    @operation("memory.import", scope="operate")
     async def import_(self, _: Invocation, params: models.ImportParams) -> Imported:
         """Take in rows of an export; what is there already is left as it is.
 
-        All are looked at first, then some at a time are added.
+        All are looked at first, then some at a time are added. The command takes a file's facts
+        and notes: what was said is of a conversation, and left out.
+
+        Example:
+            hookgate memory import memory.jsonl --trusted
         """
         from hookgate.builtin_plugins.memory.facts.exchange import FactFormatError, check_rows
 

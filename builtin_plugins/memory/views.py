@@ -73,6 +73,11 @@ def forgotten(found: Mapping[str, Any]) -> str:
     return f"{done} {counted(found['facts'], 'fact')} and {counted(found['pieces'], 'message')}"
 
 
+def imported(done: Mapping[str, Any]) -> str:
+    """Say what became of the rows of an export."""
+    return f"{counted(done['new'], 'row')} added, {done['known']} known already"
+
+
 def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Show rows: what ends their ids, whose they are, since when, and what they say."""
     table = plain_table("id", "whose", "learned", "what", "sure", right=("sure",))
@@ -120,6 +125,9 @@ VIEWS = {
     "memory.explain": explained,
     "memory.export": View(export="rows"),
     "memory.forget": forgotten,
+    "memory.import": View(
+        imports="rows", wanted=lambda row: row.get("kind") != "turn", shown=imported
+    ),
     "memory.list": listed,
     "memory.search": lines,
     "memory.show": whole,

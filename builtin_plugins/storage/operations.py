@@ -50,8 +50,11 @@ class StoreOperations:
         tables = tuple(map(TablesModel.of_record, await store.status()))
         return StoreStatus.of_record(store, tables=tables)
 
-    @operation("db.upgrade", scope="operate", command="")
+    @operation("db.upgrade", scope="operate")
     async def upgrade(self, invocation: Invocation) -> StoreStatus:
-        """Bring the tables of every plugin up to date."""
+        """Bring the tables of every plugin up to date.
+
+        It is needed where `plugin.storage.auto_upgrade` is false; otherwise a start does it.
+        """
         await self._current().upgrade_all()
         return await self.status(invocation)

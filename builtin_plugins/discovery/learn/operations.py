@@ -185,11 +185,15 @@ class ExampleOperations:
             next=str(end) if end < len(rows) else "",
         )
 
-    @operation("examples.import", scope="operate", command="")
+    @operation("examples.import", scope="operate")
     async def import_(
         self, invocation: Invocation, params: ExampleImportParams
     ) -> ImportedExamples:
-        """Take in examples of an export; what is there already is left as it is."""
+        """Take in examples of an export; what is there already is left as it is.
+
+        Example:
+            hookgate examples import examples.jsonl --trusted
+        """
         host = invocation.host
         agent = host.settings.default_agent or next(iter(host.settings.agents), "demo")
         scope = params.scope or self._examples.scope_for(invocation.principal.id, agent)

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from keyword import iskeyword
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,8 +41,17 @@ OutOption = Annotated[
     Path | None, typer.Option("--out", help="The file; without it, it goes to standard output.")
 ]
 
+ImportArgument = Annotated[
+    Path, typer.Argument(metavar="FILE", help="An export.", exists=True, dir_okay=False)
+]
+
 PAGING = {"after", "limit"}
 """Parameters by which an export goes from page to page."""
+BATCHING = {"check", "first", "source"}
+"""Parameters by which an import goes through a file: only look at these rows, the number of the
+first of them, and the name of the file."""
+BATCH = 500
+"""Rows of an import that are sent at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +62,20 @@ class View:
         shown: Returns or yields what is shown of the result; of an export, the lines of a file.
         export: A member of the result: the command writes what it holds, one JSON object a line,
             through all pages (`after` and `next`), to standard output or the file of ``--out``.
+        imports: A parameter: the command takes a file of such lines and hands its rows over, some
+            at a time. Where the operation has `check`, all of them are looked at before any is
+            taken in. What is shown is the sums of the results' figures.
+        wanted: Returns whether a row of an import is handed over; without it, all are.
         running: Whether it means something for a gateway that runs by itself alone.
+        settings: Settings for a gateway in this process, in the place of those that are set.
     """
 
     shown: Callable[..., Any] | None = None
     export: str = ""
+    imports: str = ""
+    wanted: Callable[[Mapping[str, Any]], bool] | None = None
     running: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 _SIMPLE: dict[str, type] = {"string": str, "integer": int, "number": float, "boolean": bool}
@@ -169,8 +187,8 @@ def function_of(row: Row, shown: View | Callable[..., Any] | None = None) -> Cal
     schema = row["params"]
     view = shown if isinstance(shown, View) else View(shown=shown)
     properties: Mapping[str, Any] = schema.get("properties", {})
-    if view.export:
-        properties = {key: one for key, one in properties.items() if key not in PAGING}
+    own = PAGING if view.export else {*BATCHING, view.imports} if view.imports else set[str]()
+    properties = {key: one for key, one in properties.items() if key not in own}
     required = set(schema.get("required", ()))
     parameters = [
         inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
@@ -185,6 +203,8 @@ def function_of(row: Row, shown: View | Callable[..., Any] | None = None) -> Cal
     always: dict[str, tuple[Any, Any]] = {"as_json": (False, JsonOption)}
     if view.export:
         always["out"] = (None, OutOption)
+    if view.imports:
+        always["file"] = (inspect.Parameter.empty, ImportArgument)
     parameters += [
         inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=kind)
         for key, (usual, kind) in always.items()
@@ -194,7 +214,8 @@ def function_of(row: Row, shown: View | Callable[..., Any] | None = None) -> Cal
         state = state_of(ctx)
         if view.running and not state.alone and state.run(state.running()) is None:
             raise StartError("no gateway runs with these settings")
-        out = given.pop("out", None)
+        state.override(view.settings)
+        out, file = given.pop("out", None), given.pop("file", None)
         chosen = {one.name: given.pop(one.name, state.out.width) for one in of_view}
         params = {
             key: _value(key, value, properties[key], schema)
@@ -204,7 +225,11 @@ def function_of(row: Row, shown: View | Callable[..., Any] | None = None) -> Cal
         if view.export:
             _export(state, _pages(state, row["name"], params), view, out)
             return
-        found = state.ask(row["name"], params)
+        found: Any = (
+            _import(state, row, params, view, file)
+            if view.imports
+            else state.ask(row["name"], params)
+        )
         state.show(found, None if view.shown is None else view.shown(found, **chosen))
         if isinstance(found, dict) and any(found.get(name) is False for name in VERDICTS):
             raise typer.Exit(1)
@@ -255,6 +280,31 @@ def read_export(path: Path, command: str) -> list[dict[str, Any]]:
             )
         rows.append(row)
     return rows
+
+
+def _import(
+    state: State, row: Row, params: Mapping[str, Any], view: View, file: Path
+) -> dict[str, int]:
+    """Hand over the rows of a file, and return the sums of what became of them."""
+    from hookgate.core.domain.strict_json import well_formed
+
+    rows = read_export(file, f"hookgate {row['command'].replace('import', 'export')} --out FILE")
+    rows = [one for one in rows if view.wanted is None or view.wanted(one)]
+    known = row["params"]["properties"]
+    done: Counter[str] = Counter()
+    for check in (True, False) if "check" in known else (False,):
+        for begin in range(0, max(len(rows), 1), BATCH):
+            of_file = {"check": check, "first": begin + 1, "source": well_formed(file.name)[:200]}
+            answer = state.ask(
+                row["name"],
+                {
+                    **params,
+                    **{name: value for name, value in of_file.items() if name in known},
+                    view.imports: rows[begin : begin + BATCH],
+                },
+            )
+            done.update({name: 0 if check else count for name, count in answer.items()})
+    return dict(done)
 
 
 def _export(state: State, pages: Iterable[Any], view: View, out: Path | None) -> None:

@@ -110,6 +110,13 @@ class State:
 
     # -- settings ----------------------------------------------------------
 
+    def override(self, settings: Mapping[str, Any]) -> None:
+        """Set `settings` in the place of those that are set, before anything was asked."""
+        if settings:
+            self.overrides |= settings
+            for read in ("source", "settings"):
+                self.__dict__.pop(read, None)
+
     @cached_property
     def source(self) -> Source:
         """What is set, and where.

@@ -1,4 +1,4 @@
-"""Commands about the gateway itself: status, routes, tables, calls."""
+"""Commands about the gateway itself: status, routes, calls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hookgate.cli.group import CommandGroup
 from hookgate.cli.state import JsonOption, State, state_of
 
 if TYPE_CHECKING:
@@ -127,23 +126,6 @@ def _tiers(state: State, found: AgentRoute) -> Any:
             said, style = "not tried any more", "dim"
         rows.append({"#": number, "tier": Text(tier, style=style), "": Text(said, style=style)})
     return table(rows)
-
-
-# -- tables of the store -----------------------------------------------------------
-
-db = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="The store: where, and its tables.")
-
-
-@db.command("upgrade")
-def db_upgrade(ctx: typer.Context, as_json: JsonOption = False) -> None:
-    """Bring the tables of every plugin up to date.
-
-    It is needed where `plugin.storage.auto_upgrade` is false; otherwise a start does it.
-    """
-    state = state_of(ctx)
-    # Without this, a gateway in this process would refuse to start, and ask for this command.
-    state.overrides["plugin.storage.auto_upgrade"] = True
-    state.show(state.ask("db.upgrade"))
 
 
 # -- any operation -----------------------------------------------------------------

@@ -14,7 +14,7 @@ from hookgate.cli.state import JsonOption, State, state_of
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hookgate.kit.content.workspaces import Standing, Workspaces
+    from hookgate.kit.content.workspaces import Workspaces, WorkspaceStanding
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -92,11 +92,11 @@ def _workspaces(state: State) -> Workspaces:
     return Workspaces(state.settings.home.expanduser())
 
 
-def _standing(state: State, folder: Path | None) -> Standing:
+def _standing(state: State, folder: Path | None) -> WorkspaceStanding:
     return _workspaces(state).standing(folder or Path.cwd())
 
 
-def _told(state: State, found: Standing) -> None:
+def _told(state: State, found: WorkspaceStanding) -> None:
     def render(console: Console) -> None:
         for line in _lines(found):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -110,7 +110,7 @@ def _told(state: State, found: Standing) -> None:
     state.show(data, render)
 
 
-def _lines(found: Standing) -> list[str]:
+def _lines(found: WorkspaceStanding) -> list[str]:
     from hookgate.kit.rendering import one_line
 
     lines = [one_line(f"{found.workspace}: {STATES[found.state]}")]
