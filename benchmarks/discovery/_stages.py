@@ -21,7 +21,7 @@ from hookgate.builtin_plugins.discovery.index.documents import (
 from hookgate.builtin_plugins.discovery.index.graph import Graph
 from hookgate.builtin_plugins.discovery.index.index import Index, IndexQuery, Part
 from hookgate.builtin_plugins.discovery.learn.lessons import Learned
-from hookgate.builtin_plugins.discovery.show.entries import EDGES, Found
+from hookgate.builtin_plugins.discovery.show.entries import EDGES, FoundCapability
 from hookgate.core.domain.descriptors import Capability
 from hookgate.kit.vectors import small_talk
 
@@ -93,7 +93,7 @@ class Stages:
         ranking = self.index.search(query)
         places = ranking.places[:DEPTH].tolist()
         found = [
-            Found(row=self.index.rows[place], relevance=float(score))
+            FoundCapability(row=self.index.rows[place], relevance=float(score))
             for place, score in zip(places, ranking.scores, strict=False)
         ]
         ranked = self._graph.rerank(found, factor=GRAPH_FACTOR, boosts=EDGES, pulls=())

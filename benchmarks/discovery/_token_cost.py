@@ -17,7 +17,7 @@ from benchmarks.discovery._vectors import Vectors
 from hookgate.builtin_plugins.discovery.index.relevance import Relevance
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.discovery.show.assembler import Assembler, TierBudgets, render
-from hookgate.builtin_plugins.discovery.show.entries import Found, ShownEntry
+from hookgate.builtin_plugins.discovery.show.entries import FoundCapability, ShownEntry
 from hookgate.builtin_plugins.embedding.onnx import TOKENIZER
 from hookgate.core.domain.ports import TokenCounter
 from hookgate.core.host import QuarterTokens
@@ -144,7 +144,7 @@ def _answers(sample: Sample, texts: Sequence[str], vectors: Vectors) -> list[Ans
         places = ranking.places.tolist()
         entries = [
             ShownEntry(
-                found=Found(row=sample.rows[place], relevance=float(sure)),
+                found=FoundCapability(row=sample.rows[place], relevance=float(sure)),
                 description=sample.rows[place].description,
                 schema=sample.schemas[place],
             )

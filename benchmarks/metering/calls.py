@@ -27,7 +27,7 @@ import sqlalchemy as sa
 from benchmarks.report import Figure, interleaved, report
 from benchmarks.turn.store import CREATE, PAYLOAD, rate
 from benchmarks.turn.store import LEDGER as ANSWERS
-from hookgate.builtin_plugins.metering.calls import Call, Query
+from hookgate.builtin_plugins.metering.calls import LedgerRow, UsageQuery
 from hookgate.builtin_plugins.metering.gate import Gate
 from hookgate.builtin_plugins.metering.ledger import Ledger
 from hookgate.builtin_plugins.metering.reports import Reports, Rollup
@@ -75,11 +75,11 @@ async def around_a_call(section: dict[str, Any], calls: int) -> float:
             return (time.thread_time() - begun) / calls * 1e6
 
 
-def calls(count: int) -> list[Call]:
+def calls(count: int) -> list[LedgerRow]:
     """Return rows of so many calls."""
     numbers = dict.fromkeys(Usage.COUNTS, 10)
     return [
-        Call(
+        LedgerRow(
             id=f"call_{number:032x}",
             at=f"2026-11-{number % 30 + 1:02}T12:00:00.{number % 10**6:06}+00:00",
             day=f"2026-11-{number % 30 + 1:02}",
@@ -150,7 +150,7 @@ async def reported(folder: Path, rows: int) -> list[Figure]:
     ]
     reports = Reports(ledger)
     for by, goal in (("month", 200.0), ("day", None), ("model", None), ("session", None)):
-        took = await shortest(lambda by=by: reports.usage(Query((by,), most=100)))  # type: ignore[misc]
+        took = await shortest(lambda by=by: reports.usage(UsageQuery((by,), most=100)))  # type: ignore[misc]
         figures.append(
             Figure(name=f"`usage` by {by}, {rows:,} rows", value=took, unit="ms", goal=goal)
         )

@@ -58,7 +58,7 @@ _ALWAYS = ("context", "usage", "tool_use", "tool_result")
 _LISTS = ("degraded", "taint", "plugins", "tools", "calls", "told")
 
 
-class Keeper:
+class TurnKeeper:
     """Keeps the last turns of one gateway.
 
     Args:

@@ -12,8 +12,8 @@ from typing import Any
 
 from hookgate import STORE, Host, Operation, Routes, Turn, operations_of
 from hookgate.builtin_plugins.dashboard.costs import HookCosts
-from hookgate.builtin_plugins.dashboard.keeper import Keeper
-from hookgate.builtin_plugins.dashboard.turns import Turns
+from hookgate.builtin_plugins.dashboard.keeper import TurnKeeper
+from hookgate.builtin_plugins.dashboard.turns import TurnOperations
 from hookgate.hookspecs import hookimpl
 
 PATH = "/ui"
@@ -25,7 +25,7 @@ class Plugin:
     uses = (STORE,)
 
     def __init__(self) -> None:
-        self._keeper: Keeper | None = None
+        self._keeper: TurnKeeper | None = None
         self._costs: HookCosts | None = None
 
     @hookimpl
@@ -40,9 +40,9 @@ class Plugin:
             await keeper.close()
             self._keeper = None
 
-    def _keeper_of(self, host: Host) -> Keeper:
+    def _keeper_of(self, host: Host) -> TurnKeeper:
         if self._keeper is None:
-            self._keeper = Keeper(host)
+            self._keeper = TurnKeeper(host)
         return self._keeper
 
     @hookimpl
@@ -55,7 +55,7 @@ class Plugin:
         """Bring the operations that list and show turns, and say what hooks cost."""
         # A reload asks again, and ends no measurement.
         self._costs = self._costs or HookCosts(host)
-        return operations_of(Turns(self._keeper_of(host)), self._costs)
+        return operations_of(TurnOperations(self._keeper_of(host)), self._costs)
 
     @hookimpl(trylast=True)
     def turn_ended(self, turn: Turn) -> None:

@@ -12,7 +12,7 @@ import orjson
 from pydantic import Field
 
 from hookgate import POSITIONAL, Invocation, OperationModel, Principal, operation
-from hookgate.builtin_plugins.dashboard.keeper import MOST, Keeper
+from hookgate.builtin_plugins.dashboard.keeper import MOST, TurnKeeper
 from hookgate.clients import wire_error
 from hookgate.metrics import waterfall
 
@@ -191,10 +191,10 @@ class TurnSums(OperationModel):
     """Milliseconds in which 95 of 100 ended (nearest rank)."""
 
 
-class Turns:
+class TurnOperations:
     """Lists and shows the turns that are kept."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: TurnKeeper) -> None:
         self._keeper = keeper
 
     @operation("turn.list", rest=("GET", "/v1/turns"), command="turns list")

@@ -16,10 +16,15 @@ from hookgate.builtin_plugins.discovery.index.index import nothing_found
 from hookgate.builtin_plugins.discovery.learn.lessons import Lessons
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.discovery.show.assembler import Assembler, TierBudgets, render
-from hookgate.builtin_plugins.discovery.show.entries import Discovery, Entries, Found, Tier
+from hookgate.builtin_plugins.discovery.show.entries import (
+    Discovery,
+    Entries,
+    FoundCapability,
+    Tier,
+)
 
 if TYPE_CHECKING:
-    Offered = Mapping[str, str] | Callable[[Sequence[Found]], Mapping[str, str]]
+    Offered = Mapping[str, str] | Callable[[Sequence[FoundCapability]], Mapping[str, str]]
 
 GRAPHS = 2
 """Graphs that are kept: a running turn may still need that of the version before the newest."""
@@ -239,11 +244,11 @@ class Discoverer:
 
     async def _related(
         self,
-        found: Sequence[Found],
+        found: Sequence[FoundCapability],
         capabilities: Capabilities,
         allowed: Filter,
         settings: DiscoverySettings,
-    ) -> Sequence[Found]:
+    ) -> Sequence[FoundCapability]:
         """Return what was found in its order among related ones, with what it needs."""
         graph = await self._graph(capabilities, settings.presets)
         return graph.rerank(
@@ -285,7 +290,7 @@ class Discoverer:
 
     async def show(
         self,
-        found: Sequence[Found],
+        found: Sequence[FoundCapability],
         capabilities: Capabilities,
         *,
         exclude: frozenset[str] = frozenset(),

@@ -25,7 +25,7 @@ from hookgate.builtin_plugins.discovery.discoverer import Discoverer, Filter
 from hookgate.builtin_plugins.discovery.index.graph import Edge, Graph
 from hookgate.builtin_plugins.discovery.learn.lessons import Lessons
 from hookgate.builtin_plugins.discovery.learn.view import META_TOOL, ExampleSet, said_alike
-from hookgate.builtin_plugins.discovery.show.entries import Discovery, Found, Tier
+from hookgate.builtin_plugins.discovery.show.entries import Discovery, FoundCapability, Tier
 from hookgate.builtin_plugins.discovery.show.text import READ_TOOL
 from hookgate.catalogue import KIND_PATTERN, KINDS, capability_rows, is_chosen, matches
 from hookgate.settings import nearest
@@ -207,7 +207,7 @@ class CallerView:
         names = self.host.tools.view()
         return frozenset(f"tool:{name}" for name in names if not matches(name, self.globs))
 
-    def offered(self, found: Sequence[Found]) -> dict[str, str]:
+    def offered(self, found: Sequence[FoundCapability]) -> dict[str, str]:
         """Return what the tools whose schemas go to the model anyway say there, by name."""
         turn = self.host.settings.turn
         plan = TurnPlan(
@@ -462,7 +462,7 @@ def _discovered(discovery: Discovery, examples: ExampleSet) -> Discovered:
     )
 
 
-def _found(found: Found, learned: list[str]) -> FoundRow:
+def _found(found: FoundCapability, learned: list[str]) -> FoundRow:
     figures = ("relevance", "dense", "lexical", "graph")
     return FoundRow.of_record(
         found,

@@ -42,7 +42,7 @@ from hookgate.builtin_plugins.discovery.learn.view import META_TOOL
 from hookgate.builtin_plugins.discovery.operations import CallerView, DiscoveryOperations
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.discovery.show.assembler import is_cut, read_on, render
-from hookgate.builtin_plugins.discovery.show.entries import Discovery, Found
+from hookgate.builtin_plugins.discovery.show.entries import Discovery, FoundCapability
 from hookgate.builtin_plugins.discovery.show.text import READ_TOOL
 from hookgate.builtin_plugins.discovery.sources.collection import Sources
 from hookgate.catalogue import (
@@ -274,7 +274,7 @@ class Plugin:
             chosen.append(Selection(id=f"tool:{READ_TOOL}", score=score, reason=why, forced=True))
         return chosen
 
-    async def _is_cut(self, found: Sequence[Found]) -> bool:
+    async def _is_cut(self, found: Sequence[FoundCapability]) -> bool:
         discoverer = self._open()
         return await is_cut(discoverer, found, self._settings, discoverer.counter)
 
@@ -442,7 +442,7 @@ def _embedder(host: Host) -> Embedder | None:
     return embedder if embedder is not None and embedder.dimension else None
 
 
-def _row(found: Found, description: str, needed_by: str) -> dict[str, Any]:
+def _row(found: FoundCapability, description: str, needed_by: str) -> dict[str, Any]:
     row = found.row
     shown = {
         "id": row.id,
@@ -456,7 +456,7 @@ def _row(found: Found, description: str, needed_by: str) -> dict[str, Any]:
     return {**shown, "neededBy": needed_by} if needed_by else shown
 
 
-def _reason(found: Found) -> str:
+def _reason(found: FoundCapability) -> str:
     if found.pulled_by:
         verb = "needed by" if found.edge == "DEPENDS_ON" else "used with"
         return f"{verb} {found.pulled_by}"

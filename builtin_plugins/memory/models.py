@@ -179,7 +179,7 @@ class ImportParams(OperationModel):
     otherwise `import:SOURCE` besides."""
 
 
-class Changes(OperationModel):
+class FactChanges(OperationModel):
     """What was known when, in the order in which it was learned."""
 
     rows: list[Row]

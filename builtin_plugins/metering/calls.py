@@ -3,7 +3,7 @@
 Who is charged is the root of a turn: a nested turn spends what belongs to the person, the session
 and the channel that have started it. The agent is the one that was asked.
 
-What a call was for, its `Call.cause`:
+What a call was for, its `LedgerRow.cause`:
 
 | the call | cause | plugin | tool |
 |---|---|---|---|
@@ -51,7 +51,7 @@ MOST_CHARACTERS = 400
 """The longest text of a row; an index of PostgreSQL takes 2,700 bytes, and a text four of them."""
 
 
-class Call(NamedTuple):
+class LedgerRow(NamedTuple):
     """One row of the ledger.
 
     Attributes:
@@ -111,7 +111,7 @@ class Call(NamedTuple):
     windows: str = ""
 
     @classmethod
-    def of(cls, turn: Turn, request: ModelRequest, began: datetime) -> Call:
+    def of(cls, turn: Turn, request: ModelRequest, began: datetime) -> LedgerRow:
         """Return the row of a call that begins; `ended` says what becomes of it.
 
         Args:
@@ -141,7 +141,7 @@ class Call(NamedTuple):
 
     def ended(
         self, ending: Ending, usage: Usage, tariff: Tariff, at: datetime, windows: str = ""
-    ) -> Call:
+    ) -> LedgerRow:
         """Return the row of the call once it is over.
 
         Args:
@@ -173,14 +173,14 @@ class Call(NamedTuple):
         return {**row, **usage.counts, "reported": usage.reported}
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Call:
+    def from_row(cls, row: Mapping[str, Any]) -> LedgerRow:
         """Return the call of a row."""
         usage = Usage(**{name: row[name] for name in (*COUNTS, "reported")})
         words = {name: row[name] for name in cls._fields if name != "usage"}
         return cls(**words, usage=usage)
 
 
-class Query(NamedTuple):
+class UsageQuery(NamedTuple):
     """Which sums of calls are wanted.
 
     Attributes:

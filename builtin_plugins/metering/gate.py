@@ -21,14 +21,14 @@ from hookgate import (
     Turn,
     Usage,
 )
-from hookgate.builtin_plugins.metering.budgets.windows import MOST, Hold, Record, Short, Want
-from hookgate.builtin_plugins.metering.calls import LOST, Call, billed, charged
+from hookgate.builtin_plugins.metering.budgets.windows import MOST, CallRecord, Hold, Short, Want
+from hookgate.builtin_plugins.metering.calls import LOST, LedgerRow, billed, charged
 from hookgate.builtin_plugins.metering.instruments import BUDGET, CALL, REFUSED, call_fields
 from hookgate.builtin_plugins.metering.limits import (
     OWN,
-    Guard,
-    Rule,
+    LimitRule,
     Ruling,
+    SessionGuard,
     amount_text,
     own_rules,
     subjects,
@@ -61,10 +61,10 @@ class _Open:
     """A call between `before_model_call` and `after_model_call`."""
 
     tariff: Tariff
-    row: Call
+    row: LedgerRow
     began: datetime
     bound: int = 0
-    wants: Sequence[tuple[Rule, Want]] = ()
+    wants: Sequence[tuple[LimitRule, Want]] = ()
     hold: Hold | None = None
 
 
@@ -83,7 +83,7 @@ class Gate:
 
     host: Host
     ruling: Ruling
-    guard: Guard
+    guard: SessionGuard
     budgets: Budgets
     prices: Prices
     ledger: Ledger
@@ -100,7 +100,7 @@ class Gate:
         """Reserve the worst case of a call, or say why it may not be made."""
         await self.prices.load()
         now = self.host.clock.now()
-        tariff, row = self.prices.of(request.model, now), Call.of(turn, request, now)
+        tariff, row = self.prices.of(request.model, now), LedgerRow.of(turn, request, now)
         call = self._open[request.call_id] = _Open(tariff, row, now)
         refusal = await self._unfit(turn, now) or await self._reserve(turn, request, call, now)
         if refusal is not None:
@@ -127,7 +127,7 @@ class Gate:
             await self._pause(session, why)
         return self.ruling.paused(session)
 
-    def _own(self, turn: Turn) -> Sequence[Rule] | None:
+    def _own(self, turn: Turn) -> Sequence[LimitRule] | None:
         """Return what the key that has started a turn is limited to; None where nobody can say."""
         try:
             return own_rules(turn.root.principal)
@@ -167,7 +167,9 @@ class Gate:
         call.hold = outcome
         return None
 
-    async def _reserved(self, wants: Sequence[Want], record: Record | None = None) -> Hold | Short:
+    async def _reserved(
+        self, wants: Sequence[Want], record: CallRecord | None = None
+    ) -> Hold | Short:
         """Reserve, or say in time that the store does not answer: before the hook's own limit.
 
         Raises:
@@ -181,7 +183,7 @@ class Gate:
                 f"the store has not answered within {ANSWER_SECONDS:g} s"
             ) from None
 
-    def _record(self, turn: Turn, request: ModelRequest, call: _Open) -> Record:
+    def _record(self, turn: Turn, request: ModelRequest, call: _Open) -> CallRecord:
         """Return what a crash leaves of a call: a row for the most that it can use."""
         # Bills of others may move what is known by the time that this one ends.
         call.bound = self._bound(request)
@@ -189,7 +191,7 @@ class Gate:
             input_tokens=call.bound, output_tokens=request.max_output_tokens, reported=False
         )
         row = call.row.ended(_LOST, most, call.tariff, call.began)
-        return Record(request.call_id, json.dumps(row._replace(status=LOST).to_row()))
+        return CallRecord(request.call_id, json.dumps(row._replace(status=LOST).to_row()))
 
     def _note(self, turn: Turn, call: _Open) -> None:
         """Remember the counters of a turn, which end with it; a refused call makes them, too."""
@@ -204,7 +206,7 @@ class Gate:
 
     def _wanted(
         self, turn: Turn, request: ModelRequest, tariff: Tariff, now: datetime
-    ) -> Iterator[tuple[Rule, Want]]:
+    ) -> Iterator[tuple[LimitRule, Want]]:
         """Yield each rule that the call falls under, and what it needs of it."""
         own = self._own(turn) or ()
         if not (self.ruling.rules or own):
@@ -344,7 +346,7 @@ class Gate:
         return used > 0 and used + AMPLE * want.amount <= want.limit
 
     def _less(
-        self, turn: Turn, request: ModelRequest, rule: Rule, short: Short, tariff: Tariff
+        self, turn: Turn, request: ModelRequest, rule: LimitRule, short: Short, tariff: Tariff
     ) -> ModelRequest | None:
         """Return the request with as much output as fits what is short; None where too little."""
         want = short.want
@@ -373,7 +375,7 @@ class Gate:
 
     def settle(
         self, turn: Turn, request: ModelRequest, ending: Ending, usage: Usage | None
-    ) -> Call | None:
+    ) -> LedgerRow | None:
         """Charge a call, give back what it did not need, and hand over its row.
 
         Returns:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from hookgate import Instrument, Label, RecordSource
-from hookgate.builtin_plugins.metering.calls import COUNTS, PICO, Call
+from hookgate.builtin_plugins.metering.calls import COUNTS, PICO, LedgerRow
 
 CALL = "metering.call"
 """The record of a call that is over; its fields are `call_fields`."""
@@ -81,7 +81,7 @@ INSTRUMENTS = (
 """All of them, for ``host.instruments``."""
 
 
-def call_fields(call: Call) -> dict[str, Any]:
+def call_fields(call: LedgerRow) -> dict[str, Any]:
     """Return the fields of the record of a call."""
     return {
         "provider": call.provider,

@@ -24,7 +24,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from hookgate import Store, StoreError, StoreUnavailableError, counted, new_id
-from hookgate.builtin_plugins.metering.calls import Call, sound
+from hookgate.builtin_plugins.metering.calls import LedgerRow, sound
 from hookgate.builtin_plugins.metering.tables.ledger import CALLS, MARKS, trimmed, turns_of, written
 from hookgate.kit.records import MemoryStore
 
@@ -84,7 +84,7 @@ class Ledger:
         """How many rows could not be written so far."""
         return len(self._waiting)
 
-    def hand_over(self, call: Call) -> None:
+    def hand_over(self, call: LedgerRow) -> None:
         """Write `call` without waiting for it: with the next commit that anybody waits for."""
         if self._waiting:
             self._go_on()  # it does already, unless somebody has cancelled it

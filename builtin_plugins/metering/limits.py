@@ -34,9 +34,9 @@ from hookgate.builtin_plugins.metering.calls import MOST_CHARACTERS, PICO, plugi
 from hookgate.builtin_plugins.metering.settings import (
     BudgetSettings,
     GuardSettings,
-    LimitSettings,
     MeteringSettings,
     Over,
+    RateSettings,
     Scope,
     Unit,
 )
@@ -67,7 +67,7 @@ def amount_text(amount: int, unit: Unit, *, name: bool = True) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class LimitRule:
     """One thing that is limited.
 
     Attributes:
@@ -105,12 +105,12 @@ class Rule:
         return self.of == "*" or fnmatchcase(subject, self.of)
 
 
-def rules_of(name: str, given: BudgetSettings | LimitSettings) -> Iterator[Rule]:
+def rules_of(name: str, given: BudgetSettings | RateSettings) -> Iterator[LimitRule]:
     """Yield the rules of a budget or a limit, one for each unit."""
     budget = given if isinstance(given, BudgetSettings) else None
     for unit in given.units:
         if (limit := getattr(given, unit)) is not None:
-            yield Rule(
+            yield LimitRule(
                 name=name,
                 scope=given.scope,
                 of=given.of,
@@ -125,7 +125,7 @@ OWN = "~key"
 """The name of the budgets and limits that a key brings itself; none of the settings has it."""
 
 
-def own_rules(principal: Principal) -> Sequence[Rule]:
+def own_rules(principal: Principal) -> Sequence[LimitRule]:
     """Return the rules that a principal's key brings: its claims `budgets` and `limits`.
 
     Raises:
@@ -138,15 +138,15 @@ def own_rules(principal: Principal) -> Sequence[Rule]:
 
 
 @lru_cache(maxsize=4096)
-def _own_rules(claimed: str) -> Sequence[Rule]:
+def _own_rules(claimed: str) -> Sequence[LimitRule]:
     budgets, limits = json.loads(claimed)
-    given: list[BudgetSettings | LimitSettings] = [
+    given: list[BudgetSettings | RateSettings] = [
         BudgetSettings.model_validate({**one, "scope": "key", "of": "*"}) for one in budgets
     ]
     if limits:
-        given.append(LimitSettings.model_validate({**limits, "scope": "key", "of": "*"}))
+        given.append(RateSettings.model_validate({**limits, "scope": "key", "of": "*"}))
     # Each counter once: of two for one window the lesser counts.
-    found: dict[tuple[Unit, Span], Rule] = {}
+    found: dict[tuple[Unit, Span], LimitRule] = {}
     for rule in (rule for one in given for rule in rules_of(OWN, one)):
         known = found.get((rule.unit, rule.window))
         if known is None or rule.limit < known.limit:
@@ -205,12 +205,12 @@ def until(window: Span, now: datetime) -> float | None:
     return (end - moment).total_seconds()
 
 
-def counter_key(rule: Rule, subject: str, now: datetime, turn: str) -> str:
+def counter_key(rule: LimitRule, subject: str, now: datetime, turn: str) -> str:
     """Return the key of the counter of `rule` for `subject`, in the window of `now`."""
     return f"{rule.prefix}{_quoted(subject)}/{window_id(rule.window, now, turn)}"
 
 
-def counts_in(rule: Rule, key: str, now: datetime) -> bool:
+def counts_in(rule: LimitRule, key: str, now: datetime) -> bool:
     """Whether a counter is of `rule`, in its window of `now`; any turn has one."""
     whose, _, window = key.rpartition("/")
     wanted = window_id(rule.window, now, "")
@@ -272,7 +272,7 @@ class Ruling:
         self._unwatch: Callable[[], None] = lambda: None
         self._durable = True
         self.set = Set()
-        self.rules: Sequence[Rule] = ()
+        self.rules: Sequence[LimitRule] = ()
         self.falls_back = False
         self._apply()
 
@@ -308,8 +308,8 @@ class Ruling:
         self._apply()
 
     def counters(
-        self, whose: Mapping[Scope, str], now: datetime, turn: str, own: Sequence[Rule] = ()
-    ) -> Iterator[tuple[Rule, str]]:
+        self, whose: Mapping[Scope, str], now: datetime, turn: str, own: Sequence[LimitRule] = ()
+    ) -> Iterator[tuple[LimitRule, str]]:
         """Yield each rule that a call falls under, and the key of its counter.
 
         Args:
@@ -338,7 +338,7 @@ class Ruling:
             action=f"an operator looks at it and runs `hookgate budgets resume '{session}'`",
         )
 
-    def unkept(self, rules: Sequence[Rule]) -> Refusal | None:
+    def unkept(self, rules: Sequence[LimitRule]) -> Refusal | None:
         """Return a refusal where one of `rules` would begin anew with each start."""
         if self._durable or self.settings.without_store == "count":
             return None
@@ -447,7 +447,7 @@ class _Burn:
     known: bool = False
 
 
-class Guard:
+class SessionGuard:
     """Knows what the turns of sessions use.
 
     Attributes:

@@ -27,11 +27,11 @@ from hookgate import (
     operations_of,
 )
 from hookgate.builtin_plugins.metering.budgets.engine import Budgets
-from hookgate.builtin_plugins.metering.calls import Call
+from hookgate.builtin_plugins.metering.calls import LedgerRow
 from hookgate.builtin_plugins.metering.gate import Gate
 from hookgate.builtin_plugins.metering.instruments import CALL, INSTRUMENTS, call_fields
 from hookgate.builtin_plugins.metering.ledger import Ledger
-from hookgate.builtin_plugins.metering.limits import Guard, Ruling
+from hookgate.builtin_plugins.metering.limits import Ruling, SessionGuard
 from hookgate.builtin_plugins.metering.operations.budgets import BudgetOperations
 from hookgate.builtin_plugins.metering.operations.usage import CallOperations, UsageOperations
 from hookgate.builtin_plugins.metering.prices.book import Prices
@@ -60,7 +60,7 @@ class Plugin:
     def __init__(self, settings: MeteringSettings) -> None:
         self._settings = settings
         self._ruling = Ruling(settings)
-        self._guard = Guard(settings.guard)
+        self._guard = SessionGuard(settings.guard)
         self._prices = Prices(settings.prices, settings.unknown)
         self._gate: Gate | None = None
         self._budget_operations = BudgetOperations(self._ruling)
@@ -219,7 +219,7 @@ async def _opened(budgets: Budgets) -> None:
 def _lost(host: Host, rows: Sequence[Mapping[str, Any]]) -> None:
     """Say which calls a crash has cut off."""
     for row in rows:
-        host.metric(CALL, **call_fields(Call.from_row(row)))
+        host.metric(CALL, **call_fields(LedgerRow.from_row(row)))
     host.log.warning(
         "a gateway has stopped amid model calls; each is charged the most that it could have used",
         calls=len(rows),

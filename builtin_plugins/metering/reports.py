@@ -14,7 +14,7 @@ from operator import add
 from typing import Any, NamedTuple
 
 from hookgate import Principal, Store, StoreError, Usage
-from hookgate.builtin_plugins.metering.calls import COUNTS, PICO, TALLIES, Query, sound
+from hookgate.builtin_plugins.metering.calls import COUNTS, PICO, TALLIES, UsageQuery, sound
 from hookgate.builtin_plugins.metering.ledger import Ledger
 from hookgate.builtin_plugins.metering.tables import sums
 
@@ -94,7 +94,7 @@ class Reports:
 
     ledger: Ledger
 
-    async def usage(self, query: Query, principal: Principal | None = None) -> Report:
+    async def usage(self, query: UsageQuery, principal: Principal | None = None) -> Report:
         """Return what calls have used, all that was handed over until now.
 
         Args:

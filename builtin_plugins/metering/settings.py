@@ -22,7 +22,7 @@ MOST_USD = 9_000_000
 """The most dollars of one budget: what fits 64 bits in units of 1e-12 dollars."""
 
 
-class Counted(Section):
+class QuotaSettings(Section):
     """Whose calls are counted together; each field of `units` is the most of one."""
 
     scope: Scope = "global"
@@ -46,7 +46,7 @@ class Counted(Section):
         return self
 
 
-class Budget(Counted):
+class Budget(QuotaSettings):
     """What a budget is, whoever sets it."""
 
     window: Window = "day"
@@ -67,10 +67,10 @@ class Budget(Counted):
 class BudgetSettings(Budget):
     """One budget: ``[plugin.metering.budgets.NAME]``."""
 
-    _limits = model_validator(mode="after")(Counted.something_is_limited)
+    _limits = model_validator(mode="after")(QuotaSettings.something_is_limited)
 
 
-class LimitSettings(Counted):
+class RateSettings(QuotaSettings):
     """One limit on the rate of calls: ``[plugin.metering.limits.NAME]``."""
 
     requests: int | None = Field(default=None, ge=1, le=10**9)
@@ -81,7 +81,7 @@ class LimitSettings(Counted):
     """The most model calls at one time."""
 
     units = ("requests", "tokens", "parallel")
-    _limits = model_validator(mode="after")(Counted.something_is_limited)
+    _limits = model_validator(mode="after")(QuotaSettings.something_is_limited)
 
 
 class GuardSettings(Section):
@@ -171,7 +171,7 @@ class MeteringSettings(Section):
 
     budgets: dict[str, BudgetSettings] = Field(default_factory=dict)
     """Budgets, by name."""
-    limits: dict[str, LimitSettings] = Field(default_factory=dict)
+    limits: dict[str, RateSettings] = Field(default_factory=dict)
     """Limits on the rate of calls, by name."""
     prices: dict[str, Price] = Field(default_factory=dict)
     """Prices of your own, by globs of ``provider/model``; they come before the known ones."""

@@ -19,9 +19,9 @@ from hookgate.builtin_plugins.packs.places import PathPlace, Workspace
 from hookgate.builtin_plugins.packs.shell import (
     UNKNOWN,
     Command,
-    CommandGroup,
     CommandList,
     Pipeline,
+    ShellGroup,
     UnreadableError,
     Word,
     read,
@@ -163,7 +163,7 @@ class CommandLines:
         members = step.commands
         for number, member in enumerate(members):
             feeding = members[number - 1] if number else None
-            if isinstance(member, CommandGroup):
+            if isinstance(member, ShellGroup):
                 self._redirects(member, folders)
                 self.words(member.words, folders)
                 inside = self.script(member.script, folders)
@@ -180,7 +180,7 @@ class CommandLines:
         return bool(command.words) and command.words[0].text == "cd" and not command.assigned
 
     def _member(
-        self, command: Command, folders: Folders, feeding: Command | CommandGroup | None
+        self, command: Command, folders: Folders, feeding: Command | ShellGroup | None
     ) -> None:
         self._redirects(command, folders)
         for name, value in command.assigned:
@@ -215,7 +215,7 @@ class CommandLines:
             for inner in word.inner:
                 self.script(inner, folders)
 
-    def _redirects(self, item: Command | CommandGroup, folders: Folders) -> None:
+    def _redirects(self, item: Command | ShellGroup, folders: Folders) -> None:
         for redirect in item.redirects:
             self.words((redirect.target,), folders)
             if redirect.writes:
@@ -581,7 +581,7 @@ class CommandLines:
         self.program(rest, folders)
 
     def _xargs(
-        self, words: Sequence[Word], folders: Folders, feeding: Command | CommandGroup | None
+        self, words: Sequence[Word], folders: Folders, feeding: Command | ShellGroup | None
     ) -> None:
         """Look at a program that gets what another one prints as its words."""
         rest = list(words)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.packs.shell import UNKNOWN, Command, CommandGroup, Word
+from hookgate.builtin_plugins.packs.shell import UNKNOWN, Command, ShellGroup, Word
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.packs.commands import CommandLines, Folders
@@ -39,7 +39,7 @@ _AWK = re.compile(
 )
 
 
-def fed_by(feeding: Command | CommandGroup | None) -> Word:
+def fed_by(feeding: Command | ShellGroup | None) -> Word:
     """Return the word that stands for the names that a program prints for another one.
 
     Programs that list what a search has found name files in their folder. With ``find -name`` the

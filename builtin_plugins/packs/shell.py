@@ -119,7 +119,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommandGroup:
+class ShellGroup:
     """Commands in brackets, or the turns of a loop.
 
     Attributes:
@@ -143,7 +143,7 @@ class Pipeline:
         background: Whether nobody waits for it.
     """
 
-    commands: tuple[Command | CommandGroup, ...]
+    commands: tuple[Command | ShellGroup, ...]
     joined: str = ""
     background: bool = False
 
@@ -261,7 +261,7 @@ class _LineReader:
             raise UnreadableError(f"{char!r} stands where a command ends")
         return "", step
 
-    def _pipeline(self) -> tuple[Command | CommandGroup, ...]:
+    def _pipeline(self) -> tuple[Command | ShellGroup, ...]:
         members = [self._member()]
         while True:
             self._skip()
@@ -273,7 +273,7 @@ class _LineReader:
 
     # -- commands ------------------------------------------------------------
 
-    def _member(self) -> Command | CommandGroup:
+    def _member(self) -> Command | ShellGroup:
         while self._is_word("!"):
             self._at += 1
             self._skip()
@@ -281,16 +281,16 @@ class _LineReader:
             raise UnreadableError("arithmetic")
         if self._text.startswith("(", self._at):
             self._at += 1
-            return self._grouped(CommandGroup(script=self._script(")")))
+            return self._grouped(ShellGroup(script=self._script(")")))
         if self._is_word("{"):
             self._at += 1
-            return self._grouped(CommandGroup(script=self._script("}")))
+            return self._grouped(ShellGroup(script=self._script("}")))
         if self._is_word("for"):
             self._at += 3
             return self._grouped(self._loop())
         return self._command()
 
-    def _grouped(self, group: CommandGroup) -> CommandGroup:
+    def _grouped(self, group: ShellGroup) -> ShellGroup:
         redirects: list[Redirect] = []
         while True:
             self._skip()
@@ -299,7 +299,7 @@ class _LineReader:
                 return replace(group, redirects=tuple(redirects))
             redirects.append(redirect)
 
-    def _loop(self) -> CommandGroup:
+    def _loop(self) -> ShellGroup:
         self._skip()
         name = _NAME.match(self._text, self._at)
         if name is None:
@@ -331,7 +331,7 @@ class _LineReader:
             self._values[name.group()] = word
             steps.extend(self._script("done").steps)
         del self._values[name.group()]
-        return CommandGroup(script=CommandList(steps=tuple(steps)), words=tuple(words))
+        return ShellGroup(script=CommandList(steps=tuple(steps)), words=tuple(words))
 
     def _command(self) -> Command:
         self._count(1)

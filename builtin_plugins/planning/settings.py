@@ -19,7 +19,7 @@ def _scope(found: object) -> object:
 Scope: TypeAlias = Annotated[Literal["global", "agent", "agent_channel"], BeforeValidator(_scope)]
 
 
-class DiscoverySettings(Section):
+class PlannedDiscoverySettings(Section):
     """``[plugin.planning.discovery]``: what turns are planned to find."""
 
     enabled: bool = True
@@ -112,6 +112,6 @@ class PlanningSettings(Section):
     """Whether a request's flags change the plan and its outcome. `fail_closed` always holds."""
     lifecycle: bool = True
     """Whether a turn's course is told, as events `lifecycle`."""
-    discovery: DiscoverySettings = DiscoverySettings()
+    discovery: PlannedDiscoverySettings = PlannedDiscoverySettings()
     outcomes: OutcomeSettings = OutcomeSettings()
     adaptive: AdaptiveSettings = AdaptiveSettings()

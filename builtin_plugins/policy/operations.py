@@ -60,7 +60,7 @@ class GrantRow(OperationModel):
     """The policy under which it was allowed."""
 
 
-class Grants(OperationModel):
+class GrantRows(OperationModel):
     """What stands."""
 
     grants: list[GrantRow]
@@ -138,10 +138,10 @@ class ApprovalOperations:
         scope="approve",
         rest=("GET", "/v1/approvals/grants"),
     )
-    async def list_grants(self, invocation: Invocation) -> Grants:
+    async def list_grants(self, invocation: Invocation) -> GrantRows:
         """List what somebody has allowed always, at addresses of the caller."""
         granted = await self._desk().granted(invocation.principal)
-        return Grants(
+        return GrantRows(
             grants=[
                 GrantRow.of_record(
                     one,

@@ -21,7 +21,7 @@ from hookgate.builtin_plugins.storage.tables import SWITCH_ROWS
 if TYPE_CHECKING:
     from hookgate import PartStanding
     from hookgate.builtin_plugins.storage.engine.group import Handle
-    from hookgate.builtin_plugins.storage.engine.writer import Writer
+    from hookgate.builtin_plugins.storage.engine.writer import StoreWriter
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class SqlStore:
 
     def __init__(
         self,
-        writer: Writer,
+        writer: StoreWriter,
         readers: Readers | None,
         *,
         place: str,

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hookgate.builtin_plugins.discovery.learn.lessons import Boost, Lessons
-    from hookgate.builtin_plugins.discovery.show.entries import Found
+    from hookgate.builtin_plugins.discovery.show.entries import FoundCapability
 
     Floats = npt.NDArray[np.float32]
 
@@ -138,7 +138,7 @@ class SearchEngine:
         boost = None if learned is None else learned.of(query, index)
         boost = self._given.joined(boost, query, index)
 
-        def search() -> tuple[Found, ...]:
+        def search() -> tuple[FoundCapability, ...]:
             count = max(CANDIDATES, 2 * limit)
             while True:
                 ranking, relevance = self._ranked(index, query, count, boost)

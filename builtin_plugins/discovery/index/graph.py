@@ -19,7 +19,7 @@ from functools import cached_property
 from itertools import combinations
 
 from hookgate import Capability
-from hookgate.builtin_plugins.discovery.show.entries import EDGES, EdgeType, Found
+from hookgate.builtin_plugins.discovery.show.entries import EDGES, EdgeType, FoundCapability
 
 DEPENDS = 1.0
 COMPOSED = 0.5
@@ -135,14 +135,14 @@ class Graph:
 
     def rerank(
         self,
-        found: Sequence[Found],
+        found: Sequence[FoundCapability],
         *,
         factor: float = 0.15,
         boosts: Collection[EdgeType] = (),
         pulls: Collection[EdgeType] = PULLS,
         admit: Callable[[Capability], bool] = lambda _: True,
         places: int = 3,
-    ) -> list[Found]:
+    ) -> list[FoundCapability]:
         """Return `found` with what is related to it: neighbours over one edge.
 
         Args:
@@ -166,12 +166,12 @@ class Graph:
 
     def _pulled(
         self,
-        found: Sequence[Found],
+        found: Sequence[FoundCapability],
         factor: float,
         pulls: Collection[EdgeType],
         admit: Callable[[Capability], bool],
         places: int,
-    ) -> list[Found]:
+    ) -> list[FoundCapability]:
         # Most capabilities name no other one: where none does, nobody is asked.
         named = {"DEPENDS_ON": self._depends, "COMPOSED_WITH": self._presets}
         pulls = [type_ for type_ in pulls if named.get(type_, True)]
@@ -191,19 +191,21 @@ class Graph:
                     offer = (-item.relevance * factor * weight, EDGES.index(type_), parent)
                     if target not in best or offer < best[target]:
                         best[target] = offer
-        pulled: list[Found] = []
+        pulled: list[FoundCapability] = []
         for target, (less, place, parent) in sorted(best.items(), key=lambda at: (at[1][0], at[0])):
             row = self._rows[target]
             if admit(row):
                 edge = EDGES[place]
-                pulled.append(Found(row=row, relevance=-less, pulled_by=parent, edge=edge))
+                pulled.append(
+                    FoundCapability(row=row, relevance=-less, pulled_by=parent, edge=edge)
+                )
                 if len(pulled) == places:
                     break
         return pulled
 
     def _boosted(
-        self, found: Sequence[Found], factor: float, boosts: Collection[EdgeType]
-    ) -> list[Found]:
+        self, found: Sequence[FoundCapability], factor: float, boosts: Collection[EdgeType]
+    ) -> list[FoundCapability]:
         gains: Counter[str] = Counter()
         ids = sorted({item.row.id for item in found} & self._rows.keys())
         tags = {id_: _tags(self._rows[id_]) for id_ in ids}

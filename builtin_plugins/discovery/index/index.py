@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from hookgate import Capability, Embedder, PartStanding, Standings
 from hookgate.builtin_plugins.discovery.index.documents import LexicalIndex, clause_spans, words_of
-from hookgate.builtin_plugins.discovery.show.entries import Found
+from hookgate.builtin_plugins.discovery.show.entries import FoundCapability
 from hookgate.kit.modules import np
 from hookgate.kit.vectors import products
 
@@ -523,7 +523,7 @@ class SearchResult:
         milliseconds: Time by step.
     """
 
-    found: tuple[Found, ...]
+    found: tuple[FoundCapability, ...]
     version: int
     dense: bool
     milliseconds: Mapping[str, float]

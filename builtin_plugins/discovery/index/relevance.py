@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from hookgate import Capability
 from hookgate.builtin_plugins.discovery.index.documents import words_of
 from hookgate.builtin_plugins.discovery.index.index import Index, IndexQuery, Ranking
-from hookgate.builtin_plugins.discovery.show.entries import Found
+from hookgate.builtin_plugins.discovery.show.entries import FoundCapability
 from hookgate.kit.modules import np
 from hookgate.kit.vectors import idleness
 
@@ -198,7 +198,7 @@ def passed(
     limit: int,
     floor: float,
     tag: Callable[[Capability], str],
-) -> tuple[Found, ...]:
+) -> tuple[FoundCapability, ...]:
     """Return the rows of a ranking that pass, best first: by their relevance, or by a tag.
 
     Args:
@@ -211,7 +211,7 @@ def passed(
         floor: The least relevance.
         tag: Names a tag of a capability for which it passes below the floor, or "".
     """
-    found: list[Found] = []
+    found: list[FoundCapability] = []
     spoken = bool(len(relevance)) and float(relevance[0]) >= TAGGED
     for at, place in enumerate(ranking.places.tolist()):
         sure = float(relevance[at])
@@ -222,7 +222,7 @@ def passed(
         if (sure < floor and not evident) or not shown(row):
             continue
         found.append(
-            Found(
+            FoundCapability(
                 row=row,
                 relevance=sure,
                 dense=float(ranking.cosines[at]),

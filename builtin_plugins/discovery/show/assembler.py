@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from hookgate import Capability, TokenCounter
 from hookgate.builtin_plugins.discovery.show.entries import (
     EdgeType,
-    Found,
+    FoundCapability,
     ShownEntry,
     Tier,
     category_map,
@@ -356,7 +356,7 @@ def _fair_shares(needs: Sequence[int], total: int) -> list[int]:
 
 async def is_cut(
     discoverer: Discoverer,
-    found: Sequence[Found],
+    found: Sequence[FoundCapability],
     settings: DiscoverySettings,
     counter: TokenCounter,
 ) -> bool:
@@ -389,7 +389,7 @@ async def read_on(
     Returns:
         The text, "" behind its end; None where a sanitizer rejects it.
     """
-    entries = await discoverer.entries.of([Found(row=row, relevance=1.0)], 1, details=1)
+    entries = await discoverer.entries.of([FoundCapability(row=row, relevance=1.0)], 1, details=1)
     if not entries:
         return None
     text, foot = details(entries[0], offered)

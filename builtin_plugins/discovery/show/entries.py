@@ -44,7 +44,9 @@ class Entries:
         self._summaries, self._details = _Known(), _Known()
         self._maps: OrderedDict[str, Tier] = OrderedDict()
 
-    async def of(self, found: Sequence[Found], summaries: int, *, details: int) -> list[ShownEntry]:
+    async def of(
+        self, found: Sequence[FoundCapability], summaries: int, *, details: int
+    ) -> list[ShownEntry]:
         """Return found ones as they may be shown; what a sanitizer rejects is left out.
 
         Args:
@@ -105,7 +107,7 @@ class Entries:
             self._maps.clear()
         return version
 
-    async def _entry(self, found: Found, *, full: bool) -> ShownEntry | None:
+    async def _entry(self, found: FoundCapability, *, full: bool) -> ShownEntry | None:
         version = self._current()
         reading = _Reading(found.row, self._passed)
         entry = await reading.entry(found, full=full)
@@ -138,7 +140,7 @@ class _Reading:
         self._passed = passed
         self.whole = True
 
-    async def entry(self, found: Found, *, full: bool) -> ShownEntry | None:
+    async def entry(self, found: FoundCapability, *, full: bool) -> ShownEntry | None:
         """Return the row as it may be shown; None where a sanitizer rejects it."""
         row = self._row
         # What else is shown of it is looked at along with its description: mostly all is well.
@@ -209,7 +211,7 @@ class _Known:
         self._entries: OrderedDict[int, tuple[Capability, ShownEntry]] = OrderedDict()
         self._chars = 0
 
-    def of(self, found: Found) -> ShownEntry | None:
+    def of(self, found: FoundCapability) -> ShownEntry | None:
         """Return the entry of this very row, for what was found now."""
         row = found.row
         known = self._entries.get(id(row))
@@ -405,7 +407,7 @@ EDGES: tuple[EdgeType, ...] = ("DEPENDS_ON", "COMPOSED_WITH", "TAGGED_WITH", "SA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundCapability:
     """A capability that a search found, or that a found one pulled in.
 
     Attributes:
@@ -446,7 +448,7 @@ class ShownEntry:
             the texts above, and on nothing of `found` but the row.
     """
 
-    found: Found
+    found: FoundCapability
     description: str
     content: str = ""
     schema: Mapping[str, object] | None = None
@@ -489,7 +491,7 @@ class Discovery:
     """
 
     query: str
-    found: tuple[Found, ...] = ()
+    found: tuple[FoundCapability, ...] = ()
     tiers: tuple[Tier, Tier, Tier] = field(default_factory=lambda: (Tier(), Tier(), Tier()))
     index_version: int = 0
     dense: bool = False

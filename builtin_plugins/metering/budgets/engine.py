@@ -14,19 +14,19 @@ from hookgate.builtin_plugins.metering.budgets.leasing import (
     FAULTS,
     ORDER,
     Draft,
-    Ended,
+    EndedCall,
     Leasing,
     Lessee,
 )
 from hookgate.builtin_plugins.metering.budgets.waiting import Waiting, held_of
 from hookgate.builtin_plugins.metering.budgets.windows import (
     MOST,
+    CallRecord,
+    CounterStanding,
     Hold,
     LeasedWindow,
     LocalWindow,
-    Record,
     Short,
-    Standing,
     Want,
     Window,
 )
@@ -64,8 +64,8 @@ class Budgets(Lessee):
 
     A gateway leases a chunk of a counter in the store, and reserves from it in memory. What is
     leased is never more than there is; so nothing is used past a limit, except by a call that
-    used more than was reserved for it. A call that leaves a `Record` is open in the store before
-    it is let in: a crash charges that, and frees the rest of the chunk.
+    used more than was reserved for it. A call that leaves a `CallRecord` is open in the store
+    before it is let in: a crash charges that, and frees the rest of the chunk.
 
     Attributes:
         signals: Tells other gateways in this process at once what they would see a moment later.
@@ -159,7 +159,9 @@ class Budgets(Lessee):
             parts.append((window, amount, window.epoch))
         return Hold(parts)
 
-    async def reserve(self, wants: Sequence[Want], record: Record | None = None) -> Hold | Short:
+    async def reserve(
+        self, wants: Sequence[Want], record: CallRecord | None = None
+    ) -> Hold | Short:
         """Reserve, all or nothing, or say what does not fit.
 
         It does not fit where what is used and what running calls hold leave too little. What
@@ -199,7 +201,7 @@ class Budgets(Lessee):
             raise
 
     async def _opened_call(
-        self, pairs: Sequence[tuple[Want, Window]], record: Record
+        self, pairs: Sequence[tuple[Want, Window]], record: CallRecord
     ) -> Hold | None:
         """Open a call for which enough is leased, where nobody else can have charged the lease.
 
@@ -215,7 +217,7 @@ class Budgets(Lessee):
         except BaseException:
             hold.undo()
             # It is never sent, and may be open all the same.
-            self._end(Ended(record.call, ()))
+            self._end(EndedCall(record.call, ()))
             raise
         hold.call = record.call
         return hold
@@ -250,7 +252,7 @@ class Budgets(Lessee):
                 self._hurry(window, now)
         if not (hold.call or settled):
             return
-        ended = Ended(hold.call, settled)
+        ended = EndedCall(hold.call, settled)
         if recorded:
             self._end(ended)
         else:
@@ -265,7 +267,7 @@ class Budgets(Lessee):
                 for window, _ in ended.used:
                     self._hurry(window, now)
 
-    def _end(self, ended: Ended) -> None:
+    def _end(self, ended: EndedCall) -> None:
         if not self._leasing.ended:
             self._woken.set()
         self._leasing.ended.append(ended)
@@ -306,12 +308,12 @@ class Budgets(Lessee):
 
     # -- operators ---------------------------------------------------------
 
-    async def standing(self, keys: Sequence[str]) -> Mapping[str, Standing]:
+    async def standing(self, keys: Sequence[str]) -> Mapping[str, CounterStanding]:
         """Return how counters stand, over all gateways; one that nobody has used is all 0."""
         found = await self._leasing.read(partial(rows.standings, keys=list(keys)))
-        return {key: self._with_own(key, found.get(key, Standing())) for key in keys}
+        return {key: self._with_own(key, found.get(key, CounterStanding())) for key in keys}
 
-    async def standings(self, windows: Collection[str]) -> Mapping[str, Standing]:
+    async def standings(self, windows: Collection[str]) -> Mapping[str, CounterStanding]:
         """Return how all counters of some windows stand, such as ``day:2026-11-22``.
 
         At most 10,000 of them: those that stand first in the store.
@@ -321,13 +323,13 @@ class Budgets(Lessee):
         keys.update(await self._leasing.read(partial(rows.keys_of, ends=ends)))
         return await self.standing(sorted(keys))
 
-    def _with_own(self, key: str, stored: Standing) -> Standing:
+    def _with_own(self, key: str, stored: CounterStanding) -> CounterStanding:
         window = self._windows.get(key)
         if window is None:
             return stored
         if isinstance(window, LocalWindow):
-            return Standing(settled=window.spent, held=window.held, leased=window.held)
-        return Standing(
+            return CounterStanding(settled=window.spent, held=window.held, leased=window.held)
+        return CounterStanding(
             settled=stored.settled + window.spent,
             held=window.held,
             leased=max(stored.leased - window.spent, window.held),

@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from hookgate import Clock, Store, StoreError, StoreUnavailableError, new_id
 from hookgate.builtin_plugins.metering.budgets import rows
-from hookgate.builtin_plugins.metering.budgets.rows import Asked, Exchange, Grant, Plan
+from hookgate.builtin_plugins.metering.budgets.rows import Exchange, LeaseGrant, Plan, WaitingCall
 from hookgate.builtin_plugins.metering.budgets.windows import Hold, LeasedWindow
 
 FAULTS = (StoreError, SQLAlchemyError)
@@ -43,7 +43,7 @@ TRIES = 4
 
 
 @dataclass(eq=False, slots=True)
-class Ended:
+class EndedCall:
     """A call that is over, and is not settled in the store.
 
     Attributes:
@@ -67,8 +67,8 @@ class Draft:
     """
 
     pairs: list[tuple[LeasedWindow, Plan]] = field(default_factory=list)
-    asked: list[Asked] = field(default_factory=list)
-    ended: list[Ended] = field(default_factory=list)
+    asked: list[WaitingCall] = field(default_factory=list)
+    ended: list[EndedCall] = field(default_factory=list)
     holds: list[Hold] = field(default_factory=list)
 
     def undo(self) -> None:
@@ -186,8 +186,8 @@ class Leasing(Lessee):
 
     def __post_init__(self) -> None:
         self.until = float("-inf")
-        self.ended: deque[Ended] = deque()
-        self.unrecorded: dict[str, Ended] = {}
+        self.ended: deque[EndedCall] = deque()
+        self.unrecorded: dict[str, EndedCall] = {}
         # Calls that are not let in, and may be open in the store all the same.
         self._stray: list[str] = []
         self._writing = asyncio.Lock()
@@ -238,14 +238,14 @@ class Leasing(Lessee):
             draft.pairs.append((window, plan))
         return draft
 
-    def _take_ended(self, windows: Collection[LeasedWindow] | None) -> list[Ended]:
+    def _take_ended(self, windows: Collection[LeasedWindow] | None) -> list[EndedCall]:
         """Take calls that are settled next: all of them, or those that have used `windows`."""
         if windows is None:
             return [self.ended.popleft() for _ in range(min(len(self.ended), CALLS_AT_ONCE))]
         if not any(window.spent for window in windows):
             return []
-        taken: list[Ended] = []
-        left: deque[Ended] = deque()
+        taken: list[EndedCall] = []
+        left: deque[EndedCall] = deque()
         for one in self.ended:
             fits = len(taken) < CALLS_AT_ONCE and any(window in windows for window, _ in one.used)
             (taken if fits else left).append(one)
@@ -388,7 +388,7 @@ class Leasing(Lessee):
                 del self._silences[gateway]
 
 
-def _apply(window: LeasedWindow, plan: Plan, grant: Grant, now: float) -> None:
+def _apply(window: LeasedWindow, plan: Plan, grant: LeaseGrant, now: float) -> None:
     window.writes -= 1
     window.leased += grant.amount - plan.cover - plan.give
     window.spent -= plan.settle

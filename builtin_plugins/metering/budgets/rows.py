@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, exists, insert, or_, select, update
 
-from hookgate.builtin_plugins.metering.budgets.windows import MOST, Standing
+from hookgate.builtin_plugins.metering.budgets.windows import MOST, CounterStanding
 from hookgate.builtin_plugins.metering.tables.budgets import GATEWAYS, LEASES, OPEN, WINDOWS
 from hookgate.builtin_plugins.metering.tables.ledger import CALLS, written
 from hookgate.kit.records.statements import Prepared, PreparedIn, insert_new, upsert
@@ -110,7 +110,7 @@ class Plan:
     answered: int = 0
 
 
-class Asked(NamedTuple):
+class WaitingCall(NamedTuple):
     """A call that waits.
 
     Attributes:
@@ -126,7 +126,7 @@ class Asked(NamedTuple):
     row: str = ""
 
 
-class Grant(NamedTuple):
+class LeaseGrant(NamedTuple):
     """What became of a plan.
 
     Attributes:
@@ -178,11 +178,11 @@ class Exchange:
     beat: int
     before: int | None
     plans: Sequence[Plan]
-    asked: Sequence[Asked]
+    asked: Sequence[WaitingCall]
     closed: Sequence[str]
     at: int
     state: Literal["done", "before", "gone"] | None = None
-    grants: dict[str, Grant] = field(default_factory=dict)
+    grants: dict[str, LeaseGrant] = field(default_factory=dict)
     admitted: list[bool] = field(default_factory=list)
 
     def __call__(self, connection: Connection) -> None:
@@ -282,12 +282,12 @@ class _Step:
     def mine(self) -> int:
         return self.kept + self.leased
 
-    def grant(self, heard: int | None) -> Grant:
+    def grant(self, heard: int | None) -> LeaseGrant:
         asked: int = self.row.asked
         asks = bool(self.short and self.others and self.plan.ask)
         asked += asks
         exact = self.plan.room + self.plan.spare + self.leased <= self.taken
-        return Grant(
+        return LeaseGrant(
             amount=self.leased,
             used=self.settled + self.row.lost,
             others=self.others,
@@ -430,11 +430,12 @@ def leave(connection: Connection, me: str) -> None:
 # -- of windows ----------------------------------------------------------------------
 
 
-def standings(connection: Connection, keys: Sequence[str]) -> dict[str, Standing]:
+def standings(connection: Connection, keys: Sequence[str]) -> dict[str, CounterStanding]:
     """Return how the windows stand that are there."""
     rows = connection.execute(_STANDINGS, {"keys": keys})
     return {
-        row.key: Standing(settled=row.settled, leased=row.leased, lost=row.lost) for row in rows
+        row.key: CounterStanding(settled=row.settled, leased=row.leased, lost=row.lost)
+        for row in rows
     }
 
 

@@ -8,13 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hookgate import Clock, StoreUnavailableError
-from hookgate.builtin_plugins.metering.budgets.leasing import FAULTS, Draft, Ended, Leasing, Need
-from hookgate.builtin_plugins.metering.budgets.rows import Asked, Grant
+from hookgate.builtin_plugins.metering.budgets.leasing import (
+    FAULTS,
+    Draft,
+    EndedCall,
+    Leasing,
+    Need,
+)
+from hookgate.builtin_plugins.metering.budgets.rows import LeaseGrant, WaitingCall
 from hookgate.builtin_plugins.metering.budgets.windows import (
+    CallRecord,
     Hold,
     LeasedWindow,
     LocalWindow,
-    Record,
     Short,
     Want,
     Window,
@@ -45,7 +51,7 @@ class _Waiter:
     """
 
     pairs: Sequence[tuple[Want, Window]]
-    record: Record | None
+    record: CallRecord | None
     deadline: float
     future: asyncio.Future[Hold | Short]
     asked: dict[str, int] = field(default_factory=dict)
@@ -62,12 +68,12 @@ class _Waiter:
         held = set() if self.hold is None else {window for window, _, _ in self.hold.parts}
         return {want.key: want.amount for want, window in self.pairs if window not in held}
 
-    def to_row(self) -> Asked:
+    def to_row(self) -> WaitingCall:
         """Return it as the store decides it."""
         needs = self.needs()
         if self.record is None:
-            return Asked(needs)
-        return Asked(needs, self.record.call, held_of(self.pairs), self.record.row)
+            return WaitingCall(needs)
+        return WaitingCall(needs, self.record.call, held_of(self.pairs), self.record.row)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -88,7 +94,7 @@ class Waiting:
     patience: float
     reserve: Callable[[Sequence[Want]], Hold | None]
     asked: Callable[[], None]
-    end: Callable[[Ended], None]
+    end: Callable[[EndedCall], None]
 
     def __post_init__(self) -> None:
         self._waiters: list[_Waiter] = []
@@ -98,7 +104,7 @@ class Waiting:
         self._again = asyncio.Event()
 
     def add(
-        self, pairs: Sequence[tuple[Want, Window]], record: Record | None
+        self, pairs: Sequence[tuple[Want, Window]], record: CallRecord | None
     ) -> asyncio.Future[Hold | Short]:
         """Let a call wait; its future gets a hold, or why there is none."""
         future: asyncio.Future[Hold | Short] = asyncio.get_running_loop().create_future()
@@ -187,7 +193,7 @@ class Waiting:
         draft.holds = [waiter.hold for waiter in self._decided if waiter.hold is not None]
         return draft
 
-    def _answer(self, grants: Mapping[str, Grant], admitted: Sequence[bool]) -> bool:
+    def _answer(self, grants: Mapping[str, LeaseGrant], admitted: Sequence[bool]) -> bool:
         """Tell those whose case is clear; return whether any waits for other gateways."""
         decided = list(zip(self._decided, admitted, strict=True))
         for waiter, let_in in decided:
@@ -216,7 +222,7 @@ class Waiting:
             # It has left meanwhile: nothing is sent.
             waiter.hold.undo()
             if waiter.call:
-                self.end(Ended(waiter.call, ()))
+                self.end(EndedCall(waiter.call, ()))
             return
         now = self.clock.monotonic()
         known = {window: part for part in waiter.hold.parts for window in part[:1]}
@@ -227,7 +233,9 @@ class Waiting:
             parts.append(known.get(window, (window, want.amount, window.epoch)))
         waiter.future.set_result(Hold(parts, waiter.call))
 
-    def _short(self, waiter: _Waiter, grants: Mapping[str, Grant], asked: set[str]) -> Short | None:
+    def _short(
+        self, waiter: _Waiter, grants: Mapping[str, LeaseGrant], asked: set[str]
+    ) -> Short | None:
         """Return why a call does not fit; None where it is to be decided once more."""
         late = self.clock.monotonic() >= waiter.deadline
         for want, window in waiter.pairs:

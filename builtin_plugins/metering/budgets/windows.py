@@ -26,7 +26,7 @@ class Want(NamedTuple):
     lasting: bool = True
 
 
-class Record(NamedTuple):
+class CallRecord(NamedTuple):
     """What a crash must leave of a call.
 
     Attributes:
@@ -81,7 +81,7 @@ class Short(NamedTuple):
     held: int
 
 
-class Standing(NamedTuple):
+class CounterStanding(NamedTuple):
     """How a counter stands, over all gateways on the store.
 
     Attributes:

@@ -21,11 +21,11 @@ from hookgate import (
     key_text,
     operation,
 )
-from hookgate.builtin_plugins.metering.budgets.windows import Standing
+from hookgate.builtin_plugins.metering.budgets.windows import CounterStanding
 from hookgate.builtin_plugins.metering.calls import PICO
 from hookgate.builtin_plugins.metering.limits import (
     MOST_RAISES,
-    Rule,
+    LimitRule,
     Ruling,
     Set,
     amount_text,
@@ -116,7 +116,7 @@ class ExplainRow(Amounts):
     """What it means for the next call, in words."""
 
 
-class Explained(OperationModel):
+class BudgetsExplained(OperationModel):
     """What holds for such a call, the tightest first."""
 
     budgets: list[ExplainRow]
@@ -161,7 +161,9 @@ def _whose(params: ExplainParams) -> dict[Scope, str]:
     return whose | {scope: subject for scope, subject in named.items() if subject}
 
 
-def _amounts(rule: Rule, key: str, used: int, limit: int, one: Standing) -> dict[str, str]:
+def _amounts(
+    rule: LimitRule, key: str, used: int, limit: int, one: CounterStanding
+) -> dict[str, str]:
     return {
         "key": key,
         "used": amount_text(used, rule.unit, name=False),
@@ -284,7 +286,11 @@ class BudgetOperations:
             )
 
     def _row(
-        self, rule: Rule, standings: Mapping[str, Standing], now: datetime, wanted: _Wanted
+        self,
+        rule: LimitRule,
+        standings: Mapping[str, CounterStanding],
+        now: datetime,
+        wanted: _Wanted,
     ) -> BudgetRow:
         # A budget that was set anew may have had another scope or window.
         own = {key: one for key, one in standings.items() if counts_in(rule, key, now)}
@@ -299,7 +305,7 @@ class BudgetOperations:
             full=sum(one.share >= 1 for one in counters),
         )
 
-    def _counter(self, rule: Rule, key: str, one: Standing) -> CounterRow:
+    def _counter(self, rule: LimitRule, key: str, one: CounterStanding) -> CounterRow:
         used, limit = self._used(rule, key, one)
         return CounterRow(
             **_amounts(rule, key, used, limit, one),
@@ -307,12 +313,12 @@ class BudgetOperations:
             share=round(used / limit, 4) if limit else 1.0,
         )
 
-    def _used(self, rule: Rule, key: str, one: Standing) -> tuple[int, int]:
+    def _used(self, rule: LimitRule, key: str, one: CounterStanding) -> tuple[int, int]:
         """Return how much of a counter is used, and how much it has."""
         return one.settled + one.lost, rule.limit + self._ruling.raised(key)
 
     @operation("budgets.explain")
-    async def explain(self, invocation: Invocation, params: ExplainParams) -> Explained:
+    async def explain(self, invocation: Invocation, params: ExplainParams) -> BudgetsExplained:
         """Say which budgets a call would fall under, and what is left of each."""
         self._allowed(invocation)
         whose = _whose(params)
@@ -323,13 +329,13 @@ class BudgetOperations:
             (self._explained(rule, key, standings[key], now) for rule, key in found),
             key=lambda pair: pair[0],
         )
-        return Explained(
+        return BudgetsExplained(
             budgets=[row for _, row in rows],
             paused=self._ruling.set.paused.get(params.session, ""),
         )
 
     def _explained(
-        self, rule: Rule, key: str, one: Standing, now: datetime
+        self, rule: LimitRule, key: str, one: CounterStanding, now: datetime
     ) -> tuple[float, ExplainRow]:
         used, limit = self._used(rule, key, one)
         left = max(limit - used - one.held, 0)

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field, create_model, field_validator
 
 from hookgate import POSITIONAL, Invocation, OperationModel, operation
-from hookgate.builtin_plugins.metering.calls import COUNTS, DIMENSIONS, Call, Query, sound
+from hookgate.builtin_plugins.metering.calls import COUNTS, DIMENSIONS, LedgerRow, UsageQuery, sound
 from hookgate.builtin_plugins.metering.limits import dollars
 from hookgate.builtin_plugins.metering.reports import Reports, Totals
 from hookgate.builtin_plugins.metering.tables.ledger import calls_of
@@ -204,7 +204,7 @@ class UsageOperations:
         """
         reports, names = self.reports, params.names
         assert reports is not None, "operations are called between start and stop"
-        wanted = Query(names, params.equal, *params.days, most=params.limit)
+        wanted = UsageQuery(names, params.equal, *params.days, most=params.limit)
         report = await reports.usage(wanted, invocation.principal)
         groups = [
             Group(of=dict(zip(names, key, strict=True)), **_sums(totals))
@@ -253,7 +253,7 @@ class CallOperations:
         return Calls(calls=[_row(call) for call in await reports.ledger.store.read(read)])
 
 
-def _row(call: Call) -> CallRow:
+def _row(call: LedgerRow) -> CallRow:
     names = ("id", "at", "turn", "cause", "plugin", "status", "kind")
     return CallRow(
         **{name: getattr(call, name) for name in names},

@@ -52,7 +52,7 @@ class ModelPrices(OperationModel):
     """What to do, where it is unknown."""
 
 
-class Shown(OperationModel):
+class PricesShown(OperationModel):
     """What models cost."""
 
     models: list[ModelPrices]
@@ -60,7 +60,7 @@ class Shown(OperationModel):
     """The library of prices, and its version."""
 
 
-class Checked(Shown):
+class Checked(PricesShown):
     """Whether it is known what all models of agents cost."""
 
     ok: bool
@@ -82,7 +82,7 @@ class PriceOperations:
     @operation("prices.show", rest=("GET", "/v1/prices"))
     async def show(
         self, _: Invocation, model: Annotated[str, POSITIONAL, Field(max_length=300)] = ""
-    ) -> Shown:
+    ) -> PricesShown:
         """Show what models cost, in US dollars for each million tokens, and where that stands.
 
         Args:
@@ -92,7 +92,7 @@ class PriceOperations:
             hookgate prices show openai/gpt-4o
         """
         wanted = [_ref(model)] if model else list(_asked(self._host))
-        return Shown(models=await self._shown(wanted), library=self._prices.version)
+        return PricesShown(models=await self._shown(wanted), library=self._prices.version)
 
     @operation("prices.check", rest=("GET", "/v1/prices/check"))
     async def check(self, _: Invocation) -> Checked:

@@ -19,7 +19,7 @@ from sqlalchemy import (
     select,
 )
 
-from hookgate.builtin_plugins.metering.calls import COUNTS, TALLIES, WORDS, Call
+from hookgate.builtin_plugins.metering.calls import COUNTS, TALLIES, WORDS, LedgerRow
 from hookgate.builtin_plugins.metering.tables.budgets import METADATA, WINDOWS
 from hookgate.kit.records.statements import Prepared, Trim, insert_new
 
@@ -38,7 +38,7 @@ _SMALL = ("attempt", "iteration")
 
 def _of_call() -> Iterator[Column[Any]]:
     """Yield a column for each field of a call, and for each of its usage."""
-    kinds = get_type_hints(Call)
+    kinds = get_type_hints(LedgerRow)
     del kinds["usage"]
     for name, kind in {**kinds, "reported": bool, **dict.fromkeys(COUNTS, int)}.items():
         yield Column(
@@ -46,7 +46,7 @@ def _of_call() -> Iterator[Column[Any]]:
             Integer if name in _SMALL else _TYPES[kind],
             primary_key=name == "id",
             nullable=kind == int | None,
-            server_default=Call._field_defaults.get(name),
+            server_default=LedgerRow._field_defaults.get(name),
         )
 
 
@@ -109,7 +109,7 @@ def written(writer: str, rows: Sequence[Mapping[str, Any]]) -> Callable[[Connect
     return write
 
 
-def calls_of(session: str, turn: str, most: int) -> Callable[[Connection], list[Call]]:
+def calls_of(session: str, turn: str, most: int) -> Callable[[Connection], list[LedgerRow]]:
     """Return a reader of the last calls of a session, or of one of its turns, the newest first.
 
     Args:
@@ -122,8 +122,8 @@ def calls_of(session: str, turn: str, most: int) -> Callable[[Connection], list[
     if turn:
         query = query.where(CALLS.c.turn == turn)
 
-    def read(connection: Connection) -> list[Call]:
-        return [Call.from_row(dict(row)) for row in connection.execute(query).mappings()]
+    def read(connection: Connection) -> list[LedgerRow]:
+        return [LedgerRow.from_row(dict(row)) for row in connection.execute(query).mappings()]
 
     return read
 

@@ -34,7 +34,7 @@ from sqlalchemy import (
     update,
 )
 
-from hookgate.builtin_plugins.metering.calls import COUNTS, PICO, TALLIES, WORDS, Query
+from hookgate.builtin_plugins.metering.calls import COUNTS, PICO, TALLIES, WORDS, UsageQuery
 from hookgate.builtin_plugins.metering.tables.ledger import (
     CALLS,
     DAYS,
@@ -101,7 +101,7 @@ def added(chunk: Chunk) -> Callable[[Connection], bool]:
     return write
 
 
-def usage(queries: Sequence[Query]) -> Callable[[Connection], list[list[dict[str, Any]]]]:
+def usage(queries: Sequence[UsageQuery]) -> Callable[[Connection], list[list[dict[str, Any]]]]:
     """Return a reader of the sums for each of `queries`, all of one moment.
 
     Each row has the sums of one group, and as `groups` how many there are.
@@ -118,7 +118,7 @@ def usage(queries: Sequence[Query]) -> Callable[[Connection], list[list[dict[str
 
 
 def _found(
-    connection: Connection, query: Query, tails: Sequence[tuple[str, int, int]]
+    connection: Connection, query: UsageQuery, tails: Sequence[tuple[str, int, int]]
 ) -> Iterator[dict[str, Any]]:
     table = SESSION_DAYS if "session" in {*query.by, *query.equal} else DAYS
     kept = select(*_columns(table, query.by), *(table.c[name] for name in SUMS))
@@ -214,7 +214,7 @@ def _grouped(rows: Select[Any] | CompoundSelect[Any], by: Sequence[str]) -> Sele
     return select(*words, *sums).group_by(*words).having(func.count() > 0)
 
 
-def _wanted(table: Table, query: Query) -> Iterator[ColumnElement[bool]]:
+def _wanted(table: Table, query: UsageQuery) -> Iterator[ColumnElement[bool]]:
     for name, value in query.equal.items():
         yield _column(table, name) == value
     if query.first:

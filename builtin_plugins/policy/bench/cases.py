@@ -74,7 +74,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class TriedCase:
     """What became of a case.
 
     Attributes:
@@ -96,7 +96,7 @@ class Tried:
 # -- judging ---------------------------------------------------------------------------
 
 
-def run_case(bench: Bench, case: Case, *, every: bool = False) -> Tried:
+def run_case(bench: Bench, case: Case, *, every: bool = False) -> TriedCase:
     """Judge a case and hold what follows against what should."""
     history = History()
     for happened in sorted(case.before, key=lambda one: one.at):
@@ -109,7 +109,7 @@ def run_case(bench: Bench, case: Case, *, every: bool = False) -> Tried:
         wrong.append(f"expected the rule {case.rule}, found {found.rule}")
     if case.arguments is not None and dict(found.arguments) != dict(case.arguments):
         wrong.append(f"expected the arguments {dict(case.arguments)}, found {found.arguments}")
-    return Tried(case=case, found=found, wrong=tuple(wrong))
+    return TriedCase(case=case, found=found, wrong=tuple(wrong))
 
 
 # -- files -----------------------------------------------------------------------------

@@ -8,7 +8,12 @@ from time import monotonic
 from typing import Any
 
 from hookgate.builtin_plugins.policy.bench.bench import Bench
-from hookgate.builtin_plugins.policy.bench.cases import Case, Tried, read_text_of_cases, run_case
+from hookgate.builtin_plugins.policy.bench.cases import (
+    Case,
+    TriedCase,
+    read_text_of_cases,
+    run_case,
+)
 from hookgate.builtin_plugins.policy.bench.comparing import Coverage, compare
 from hookgate.builtin_plugins.policy.bench.replaying import (
     DECIDED,
@@ -189,7 +194,7 @@ def _problems(problems: Sequence[Problem]) -> list[dict[str, Any]]:
     ]
 
 
-def _case(one: Tried) -> dict[str, Any]:
+def _case(one: TriedCase) -> dict[str, Any]:
     return {
         "name": one.case.name,
         "line": one.case.line,

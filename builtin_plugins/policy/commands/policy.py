@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hookgate.builtin_plugins.policy.bench.bench import BenchDecision
-    from hookgate.builtin_plugins.policy.bench.cases import Tried
+    from hookgate.builtin_plugins.policy.bench.cases import TriedCase
     from hookgate.builtin_plugins.policy.rules.model import Rule
 
 app = typer.Typer(
@@ -178,7 +178,7 @@ def test(ctx: typer.Context, paths: Paths = None, as_json: JsonOption = False) -
         raise typer.Exit(1)
 
 
-def _case_row(tried: Tried) -> dict[str, Any]:
+def _case_row(tried: TriedCase) -> dict[str, Any]:
     return {
         "name": tried.case.name,
         "place": tried.case.place,
@@ -188,7 +188,7 @@ def _case_row(tried: Tried) -> dict[str, Any]:
     }
 
 
-def _print_cases(console: Console, tried: Sequence[Tried]) -> None:
+def _print_cases(console: Console, tried: Sequence[TriedCase]) -> None:
     from rich.text import Text
 
     from hookgate.kit.rendering import clean

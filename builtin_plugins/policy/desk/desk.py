@@ -29,13 +29,13 @@ from hookgate.builtin_plugins.policy.desk.approvals import (
     Inbox,
     answer_of,
 )
-from hookgate.builtin_plugins.policy.desk.grants import Grants, GrantScope, GrantState
+from hookgate.builtin_plugins.policy.desk.grants import GrantBook, GrantScope, GrantState
 from hookgate.builtin_plugins.policy.settings import ApprovalSettings
 from hookgate.settings import redact_json
 from hookgate.tasks import finish
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.policy.desk.tables import Grant
+    from hookgate.builtin_plugins.policy.desk.tables import StandingGrant
     from hookgate.kit.records import Records
 
 PART = "policy grants"
@@ -60,7 +60,7 @@ class Desk:
         self,
         host: Host,
         settings: ApprovalSettings,
-        store: Records[Grant],
+        store: Records[StandingGrant],
         policy: Callable[[], str],
     ) -> None:
         """Open the desk.
@@ -75,8 +75,8 @@ class Desk:
         self._scopes = SCOPES[settings.always]
         self._approvers = Approvers(settings)
         self._routes = AnswerRoutes(host, settings, self._approvers)
-        self._granting: dict[str, Grant] = {}
-        self.grants = Grants(
+        self._granting: dict[str, StandingGrant] = {}
+        self.grants = GrantBook(
             store,
             host.clock,
             days=settings.always_days,
@@ -119,7 +119,7 @@ class Desk:
             answer="allowed",
         )
 
-    async def _standing(self, turn: Turn, call: ToolCall, ask: Ask) -> Grant | None:
+    async def _standing(self, turn: Turn, call: ToolCall, ask: Ask) -> StandingGrant | None:
         if not self._scopes or self._approvers.closed or "allow-always" not in ask.choices:
             return None
         there = self._host.tools.view().get(call.name)
@@ -155,7 +155,7 @@ class Desk:
         digest: str = "",
         scope: GrantScope = "arguments",
         reason: str = "",
-    ) -> tuple[Question, Grant | None]:
+    ) -> tuple[Question, StandingGrant | None]:
         """Answer a question, and say why; return it, and the grant that was made.
 
         Raises:
@@ -171,7 +171,7 @@ class Desk:
 
     async def _always(
         self, principal: Principal, question: Question, scope: GrantScope, reason: str
-    ) -> Grant:
+    ) -> StandingGrant:
         if scope not in (scopes := question.text["scopes"]):
             raise TurnError(
                 f"found the scope {scope!r}, expected one of {', '.join(scopes)}",
@@ -207,7 +207,7 @@ class Desk:
 
     # -- what stands -------------------------------------------------------
 
-    async def granted(self, principal: Principal) -> Sequence[tuple[Grant, GrantState]]:
+    async def granted(self, principal: Principal) -> Sequence[tuple[StandingGrant, GrantState]]:
         """Return the grants of the addresses that `principal` may claim, the newest first.
 
         Beside each stands whether it still answers anything.
@@ -226,7 +226,7 @@ class Desk:
             if _may_see(principal, grant)
         ]
 
-    async def revoke(self, principal: Principal, grant_id: str) -> Grant:
+    async def revoke(self, principal: Principal, grant_id: str) -> StandingGrant:
         """Take a grant back.
 
         Raises:
@@ -257,16 +257,16 @@ class Desk:
         except StoreError as error:
             self._host.standing(PART).bad(f"grants of {principal} cannot be taken back: {error}")
 
-    async def _record(self, kind: str, grant: Grant, **more: str) -> None:
+    async def _record(self, kind: str, grant: StandingGrant, **more: str) -> None:
         row = dict(grant)
         row["by"] = row.pop("allowed_by")
         await self._host.record(kind, **row, **more)
 
 
-def _may_see(principal: Principal, grant: Grant) -> bool:
+def _may_see(principal: Principal, grant: StandingGrant) -> bool:
     return principal.may_claim(_address(grant))
 
 
-def _address(grant: Grant) -> Address:
+def _address(grant: StandingGrant) -> Address:
     key = SessionKey.parse(grant.session)
     return Address(key.channel, key.account, key.peer)

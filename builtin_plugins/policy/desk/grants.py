@@ -18,7 +18,7 @@ from hookgate.wire import canonical
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
 
-    from hookgate.builtin_plugins.policy.desk.tables import Grant
+    from hookgate.builtin_plugins.policy.desk.tables import StandingGrant
     from hookgate.kit.records import Records
 
 GrantScope: TypeAlias = Literal["arguments", "family", "tool"]
@@ -37,12 +37,12 @@ def family_of(call: ToolCall) -> str:
     return canonical(dict(call.said.family)).decode()
 
 
-class Grants:
+class GrantBook:
     """Makes grants, finds the one that fits a call, and takes them back."""
 
     def __init__(
         self,
-        store: Records[Grant],
+        store: Records[StandingGrant],
         clock: Clock,
         *,
         days: float,
@@ -80,7 +80,9 @@ class Grants:
             "policy": policy,
         }
 
-    def drafted(self, principal: Principal, basis: Mapping[str, Any], scope: GrantScope) -> Grant:
+    def drafted(
+        self, principal: Principal, basis: Mapping[str, Any], scope: GrantScope
+    ) -> StandingGrant:
         """Return the grant that `principal` would make; it is not kept yet.
 
         Args:
@@ -103,13 +105,13 @@ class Grants:
             **{**basis, **wide},
         )
 
-    def keeping(self, grant: Grant) -> Callable[[Connection | None], None]:
+    def keeping(self, grant: StandingGrant) -> Callable[[Connection | None], None]:
         """Return what keeps `grant` in the transaction of the answer that makes it."""
         return self._store.adding(grant)
 
     async def fitting(
         self, turn: Turn, call: ToolCall, by: Callable[[str], bool] = lambda _: True
-    ) -> Grant | None:
+    ) -> StandingGrant | None:
         """Return a grant that allows `call` now, or None.
 
         Args:
@@ -126,13 +128,15 @@ class Grants:
                 return grant
         return None
 
-    def _holds(self, grant: Grant) -> bool:
+    def _holds(self, grant: StandingGrant) -> bool:
         return grant.policy == self._policy() and not self._is_over(grant)
 
-    def _is_over(self, grant: Grant) -> bool:
+    def _is_over(self, grant: StandingGrant) -> bool:
         return datetime.fromisoformat(grant.expires) <= self._clock.now()
 
-    def state(self, grant: Grant, tool: Tool | None, *, approver: bool = True) -> GrantState:
+    def state(
+        self, grant: StandingGrant, tool: Tool | None, *, approver: bool = True
+    ) -> GrantState:
         """Return whether `grant` still holds, and if not, why.
 
         Args:
@@ -152,18 +156,18 @@ class Grants:
             return "other_tool"
         return "valid"
 
-    async def all(self) -> Sequence[Grant]:
+    async def all(self) -> Sequence[StandingGrant]:
         """Return every grant that is kept, the newest first."""
         return await self._all()
 
-    async def _all(self, *where: ColumnElement[bool]) -> Sequence[Grant]:
+    async def _all(self, *where: ColumnElement[bool]) -> Sequence[StandingGrant]:
         return await self._store.all(*where, by=(self._store.c.allowed_at.desc(),))
 
     async def revoke(self, grant_id: str) -> bool:
         """Take a grant back; return whether it was there."""
         return bool(await self._store.remove(self._store.c.id == grant_id))
 
-    async def made_by(self, principal: str) -> Sequence[Grant]:
+    async def made_by(self, principal: str) -> Sequence[StandingGrant]:
         """Return the grants of the principal with this id."""
         return await self._all(self._store.c.allowed_by == principal)
 

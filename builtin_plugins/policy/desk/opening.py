@@ -32,7 +32,7 @@ async def opened(
     pins = ToolPins(await acceptances_of(host))
     module = "hookgate.builtin_plugins.policy.desk.tables"
     tables, store = await tables_of(host.get(STORE), "policy", module)
-    desk = Desk(host, settings.approvals, tables.Grant.records(store), policy)
+    desk = Desk(host, settings.approvals, tables.StandingGrant.records(store), policy)
     quarantine = Quarantine(host, pins, settings.pin_tools)
     pins.kept.desks[TOOL] = quarantine.desk()
     try:

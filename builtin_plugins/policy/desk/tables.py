@@ -14,7 +14,7 @@ SCRIPTS = Path(__file__).parents[1] / "migrations"
 METADATA = MetaData(info={"complete": True})
 
 
-class Grant(Record):
+class StandingGrant(Record):
     """One standing permission."""
 
     __tablename__ = "policy_grant"

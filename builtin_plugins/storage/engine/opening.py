@@ -21,7 +21,7 @@ from hookgate.builtin_plugins.storage.engine.lock import (
     FileLock,
 )
 from hookgate.builtin_plugins.storage.engine.readers import Readers
-from hookgate.builtin_plugins.storage.engine.writer import Writer
+from hookgate.builtin_plugins.storage.engine.writer import StoreWriter
 from hookgate.builtin_plugins.storage.migrate import PluginTables, TablesError, TableStatus
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore
@@ -179,8 +179,8 @@ def _writer(
     tell: Callable[[str], None] = lambda _: None,
     check: Callable[[], None] = lambda: None,
     ended: Callable[[], None] = lambda: None,
-) -> Writer:
-    return Writer(
+) -> StoreWriter:
+    return StoreWriter(
         link,
         queue_jobs=settings.queue,
         group_rows=settings.group_rows,

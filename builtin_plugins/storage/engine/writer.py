@@ -90,7 +90,7 @@ SOON = 0.1
 CLOSED = "the store is closed: the gateway is stopping"
 
 
-class Writer:
+class StoreWriter:
     """The one writer of a database.
 
     It belongs to the event loop on which it is made. A job that was handed over is carried

@@ -52,7 +52,7 @@ async def _serve(server: Server, method: Method, request: web.Request) -> web.St
     else:
         body = await read_body(request, server.settings.limits.frame_bytes)
         arguments = method.read({**body, **_path_variables(request)})
-    call = Call(server, request, method, arguments)
+    call = RestCall(server, request, method, arguments)
     if method.operation.streams and _wants_events(request):
         return await call.stream()
     return await call.answer()
@@ -131,7 +131,7 @@ async def _slow_body(content: StreamReader, limit: int) -> bytes:
     return bytes(data)
 
 
-class Call:
+class RestCall:
     """One operation, called over HTTP. A `Client` of the gateway while it runs."""
 
     def __init__(

@@ -204,7 +204,7 @@ async def written(gate: Gateway) -> None:
     assert await keeper_of(gate)._flush(every=True)
 
 
-def keeper_of(gate: Gateway) -> keeper.Keeper:
+def keeper_of(gate: Gateway) -> keeper.TurnKeeper:
     plugin = gate.plugins.get("dashboard")
     assert isinstance(plugin, Plugin) and plugin._keeper is not None
     return plugin._keeper

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hookgate.builtin_plugins.discovery.index.graph import Graph
 from hookgate.builtin_plugins.discovery.show.assembler import Assembler, TierBudgets, render
-from hookgate.builtin_plugins.discovery.show.entries import EDGES, Found, ShownEntry, Tier
+from hookgate.builtin_plugins.discovery.show.entries import EDGES, FoundCapability, ShownEntry, Tier
 from hookgate.core.domain.descriptors import Capability, CapabilityKind
 from hookgate.core.host import QuarterTokens
 
@@ -72,7 +72,7 @@ def entry(
     schema: Mapping[str, object] | None = None,
 ) -> ShownEntry:
     return ShownEntry(
-        found=Found(row=one, relevance=relevance),
+        found=FoundCapability(row=one, relevance=relevance),
         description=one.description,
         content=content,
         schema=schema,
@@ -248,7 +248,7 @@ def test_a_summary_says_name_kind_purpose_parameters_and_requirements() -> None:
 def test_a_dependency_that_was_pulled_in_has_a_line_of_its_own() -> None:
     graph = Graph([SEARCH, GITHUB, CLI], {"both": ["skill:github", "tool:web-search"]})
     others = [row(f"other{i}") for i in range(5)]
-    hits = [Found(row=one, relevance=0.9) for one in (GITHUB, *others)]
+    hits = [FoundCapability(row=one, relevance=0.9) for one in (GITHUB, *others)]
 
     entries = [
         ShownEntry(found=item, description=item.row.description) for item in graph.rerank(hits)
@@ -424,7 +424,7 @@ def test_what_somebody_else_says_of_an_offered_tool_is_said() -> None:
 
 def test_only_the_best_two_found_are_shown_in_full() -> None:
     pulled = ShownEntry(
-        found=Found(row=CLI, relevance=0.9, pulled_by="skill:github", edge="DEPENDS_ON"),
+        found=FoundCapability(row=CLI, relevance=0.9, pulled_by="skill:github", edge="DEPENDS_ON"),
         description="",
     )
 
@@ -533,7 +533,7 @@ def entries_of(draw: st.DrawFn) -> list[ShownEntry]:
         edge = draw(st.sampled_from(EDGES)) if by else None
         entries.append(
             ShownEntry(
-                found=Found(row=one, relevance=0.5, pulled_by=by, edge=edge),
+                found=FoundCapability(row=one, relevance=0.5, pulled_by=by, edge=edge),
                 description=draw(LONG),
                 content=draw(LONG),
                 schema=draw(st.sampled_from([None, SCHEMA])),

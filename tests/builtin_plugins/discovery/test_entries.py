@@ -11,7 +11,7 @@ from tests.builtin_plugins.discovery.searching import row
 
 from hookgate.builtin_plugins.discovery.show import entries as module
 from hookgate.builtin_plugins.discovery.show.assembler import Assembler, TierBudgets
-from hookgate.builtin_plugins.discovery.show.entries import Entries, Found, Tier
+from hookgate.builtin_plugins.discovery.show.entries import Entries, FoundCapability, Tier
 from hookgate.core.domain.descriptors import Capability, CapabilityDetail, Card, Rejected
 from hookgate.core.host import QuarterTokens
 
@@ -42,8 +42,8 @@ class Watched:
         return Entries(self.sanitize, lambda: self.version)
 
 
-def found(*rows: Capability) -> list[Found]:
-    return [Found(row=one, relevance=0.9 - at / 100) for at, one in enumerate(rows)]
+def found(*rows: Capability) -> list[FoundCapability]:
+    return [FoundCapability(row=one, relevance=0.9 - at / 100) for at, one in enumerate(rows)]
 
 
 async def test_known_row_is_neither_read_nor_judged_again() -> None:
@@ -51,7 +51,7 @@ async def test_known_row_is_neither_read_nor_judged_again() -> None:
     entries, mail = watched.entries(), watched.row("mail")
     first = await entries.of(found(mail), 5, details=1)
     asked = list(watched.asked)
-    again = await entries.of([Found(row=mail, relevance=0.3)], 5, details=1)
+    again = await entries.of([FoundCapability(row=mail, relevance=0.3)], 5, details=1)
     assert watched.read == ["mail"]
     assert watched.asked == asked != []
     assert (again[0].description, again[0].content) == ("Does mail.", "Text.")
@@ -110,8 +110,10 @@ async def test_words_that_were_cleaned_stay_clean_and_the_rest_is_that_of_the_se
     entries = watched.entries()
     mail = watched.row("mail", "evil text", category="evil things", parameters=("evil", "to"))
     for relevance in (0.5, 0.7):
-        one = Found(row=mail, relevance=relevance, pulled_by="tool:other", edge="DEPENDS_ON")
-        other = Found(row=watched.row("other"), relevance=1.0)
+        one = FoundCapability(
+            row=mail, relevance=relevance, pulled_by="tool:other", edge="DEPENDS_ON"
+        )
+        other = FoundCapability(row=watched.row("other"), relevance=1.0)
         (_, entry) = await entries.of([other, one], 5, details=1)
         assert entry.found == replace(one, row=entry.found.row)
         assert entry.found.row.category == " things"
@@ -155,7 +157,9 @@ async def test_tiers_of_known_rows_are_those_of_new_ones(seed: int) -> None:
         other = chance.choice(rows)
         if all(one.row is not other for one in hits):
             hits.append(
-                Found(row=other, relevance=0.1, pulled_by=hits[0].row.id, edge="DEPENDS_ON")
+                FoundCapability(
+                    row=other, relevance=0.1, pulled_by=hits[0].row.id, edge="DEPENDS_ON"
+                )
             )
         made = Assembler(
             TierBudgets(tier2=chance.choice((150, 2000)), entry=chance.choice((20, 50))), counter

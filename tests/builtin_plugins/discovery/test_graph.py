@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookgate.builtin_plugins.discovery.index.graph import Edge, Graph
-from hookgate.builtin_plugins.discovery.show.entries import EDGES, EdgeType, Found
+from hookgate.builtin_plugins.discovery.show.entries import EDGES, EdgeType, FoundCapability
 from hookgate.core.domain.descriptors import Capability, CapabilityKind
 
 
@@ -32,11 +32,11 @@ def row(
     )
 
 
-def found(one: Capability, relevance: float) -> Found:
-    return Found(row=one, relevance=relevance)
+def found(one: Capability, relevance: float) -> FoundCapability:
+    return FoundCapability(row=one, relevance=relevance)
 
 
-def shown(results: Sequence[Found]) -> list[tuple[str, float, str]]:
+def shown(results: Sequence[FoundCapability]) -> list[tuple[str, float, str]]:
     return [(item.row.id, round(item.relevance, 6), item.pulled_by) for item in results]
 
 
@@ -297,7 +297,7 @@ def corpora(draw: st.DrawFn) -> list[Capability]:
 
 
 @st.composite
-def searches(draw: st.DrawFn) -> tuple[Graph, list[Found], list[Capability]]:
+def searches(draw: st.DrawFn) -> tuple[Graph, list[FoundCapability], list[Capability]]:
     rows = draw(corpora())
     graph = Graph(rows, {"p": draw(SOME), "q": draw(SOME)})
     hits = [found(one, draw(st.floats(0, 1))) for one in rows if draw(st.booleans())]
@@ -353,7 +353,7 @@ def test_edges_are_as_defined(rows: list[Capability], preset: list[str]) -> None
 
 @given(searches(), TYPES, st.integers(0, 4))
 def test_without_boosts_what_was_found_stays_as_it_is(
-    search: tuple[Graph, list[Found], list[Capability]], pulls: set[EdgeType], places: int
+    search: tuple[Graph, list[FoundCapability], list[Capability]], pulls: set[EdgeType], places: int
 ) -> None:
     graph, hits, _ = search
 
@@ -365,7 +365,7 @@ def test_without_boosts_what_was_found_stays_as_it_is(
 
 @given(searches(), TYPES, TYPES)
 def test_pulled_in_rows_are_admitted_new_and_weighed_by_the_formula(
-    search: tuple[Graph, list[Found], list[Capability]],
+    search: tuple[Graph, list[FoundCapability], list[Capability]],
     boosts: set[EdgeType],
     pulls: set[EdgeType],
 ) -> None:
@@ -397,7 +397,7 @@ def test_pulled_in_rows_are_admitted_new_and_weighed_by_the_formula(
 
 @given(searches(), TYPES)
 def test_every_gain_is_the_sum_of_the_edges_within_the_results(
-    search: tuple[Graph, list[Found], list[Capability]], boosts: set[EdgeType]
+    search: tuple[Graph, list[FoundCapability], list[Capability]], boosts: set[EdgeType]
 ) -> None:
     graph, hits, _ = search
     before = {item.row.id: item.relevance for item in hits}

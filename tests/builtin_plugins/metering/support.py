@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from hookgate.builtin_plugins.metering import tables
-from hookgate.builtin_plugins.metering.calls import COUNTS, Call
+from hookgate.builtin_plugins.metering.calls import COUNTS, LedgerRow
 from hookgate.core.domain.errors import StoreUnavailableError
 from hookgate.core.domain.models import Usage
 from hookgate.kit.records import MemoryStore
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _numbers = itertools.count(1)
 
-PLAIN = Call(
+PLAIN = LedgerRow(
     id="",
     at="2026-11-21T12:00:00.000000+00:00",
     day="2026-11-21",
@@ -54,7 +54,7 @@ def in_memory() -> MemoryStore:
     return MemoryStore(tables.METADATA)
 
 
-def made_call(**changes: Any) -> Call:
+def made_call(**changes: Any) -> LedgerRow:
     """Return a call with an id of its own; `day` sets its time as well, counts are its usage's."""
     if "day" in changes and "at" not in changes:
         changes["at"] = f"{changes['day']}T12:00:00.000000+00:00"

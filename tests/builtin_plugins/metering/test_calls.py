@@ -9,7 +9,7 @@ import pytest
 from tests.builtin_plugins.metering.support import NOON, FixedPrice
 from tests.builtin_plugins.turns import make_turn
 
-from hookgate.builtin_plugins.metering.calls import COUNTS, MOST, Call, cause_of
+from hookgate.builtin_plugins.metering.calls import COUNTS, MOST, LedgerRow, cause_of
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.models import Ending, ModelRef, ModelRequest, Usage
 from hookgate.core.domain.turn import Address, Origin, Principal, Turn
@@ -28,8 +28,8 @@ def ended(
     usage: Usage,
     price: Any = FixedPrice(),  # noqa: B008 - nobody changes it
     ending: Ending = DONE,
-) -> Call:
-    return Call.of(turn, asked, NOON).ended(ending, usage, price, NOON)
+) -> LedgerRow:
+    return LedgerRow.of(turn, asked, NOON).ended(ending, usage, price, NOON)
 
 
 def nested(parent: Turn, *, tool: str = "", agent: str = "helper") -> Turn:

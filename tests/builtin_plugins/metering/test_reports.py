@@ -19,7 +19,7 @@ from tests.builtin_plugins.stores import differences, opened_store
 from tests.support.examples import sampled
 
 from hookgate.builtin_plugins.metering import tables
-from hookgate.builtin_plugins.metering.calls import DIMENSIONS, Query
+from hookgate.builtin_plugins.metering.calls import DIMENSIONS, UsageQuery
 from hookgate.builtin_plugins.metering.ledger import Ledger
 from hookgate.builtin_plugins.metering.limits import dollars
 from hookgate.builtin_plugins.metering.reports import Report, Reports, Rollup, Totals
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from hookgate.builtin_plugins.metering.calls import Call
+    from hookgate.builtin_plugins.metering.calls import LedgerRow
     from hookgate.builtin_plugins.storage.store import SqlStore
 
 
@@ -54,7 +54,7 @@ async def usage(
     principal: Principal | None = None,
     **query: Any,
 ) -> Report:
-    return await reports.usage(Query(tuple(by), **query), principal)
+    return await reports.usage(UsageQuery(tuple(by), **query), principal)
 
 
 @asynccontextmanager
@@ -67,7 +67,7 @@ async def on_postgres(url: str, home: Path) -> AsyncIterator[SqlStore]:
         await store.close()
 
 
-def some_calls(seed: int, count: int) -> list[Call]:
+def some_calls(seed: int, count: int) -> list[LedgerRow]:
     chance = random.Random(seed)
     calls = []
     for _ in range(count):
@@ -94,7 +94,7 @@ def some_calls(seed: int, count: int) -> list[Call]:
     return calls
 
 
-def totals_of(call: Call) -> Totals:
+def totals_of(call: LedgerRow) -> Totals:
     return Totals(
         calls=1,
         refused=not call.sent,
@@ -107,7 +107,7 @@ def totals_of(call: Call) -> Totals:
     )
 
 
-def expected(calls: Sequence[Call], by: Sequence[str]) -> dict[tuple[str, ...], Totals]:
+def expected(calls: Sequence[LedgerRow], by: Sequence[str]) -> dict[tuple[str, ...], Totals]:
     groups: dict[tuple[str, ...], list[Totals]] = defaultdict(list)
     for call in calls:
         words: dict[str, Any] = call._asdict()

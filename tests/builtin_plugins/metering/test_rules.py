@@ -12,7 +12,7 @@ from tests.builtin_plugins.turns import make_turn
 
 from hookgate.builtin_plugins.metering.limits import (
     PICO,
-    Rule,
+    LimitRule,
     counter_key,
     own_rules,
     rules_of,
@@ -22,8 +22,8 @@ from hookgate.builtin_plugins.metering.limits import (
 )
 from hookgate.builtin_plugins.metering.settings import (
     BudgetSettings,
-    LimitSettings,
     MeteringSettings,
+    RateSettings,
 )
 from hookgate.core.domain.models import ModelRef, ModelRequest
 from hookgate.core.domain.turn import Address, Principal
@@ -74,7 +74,7 @@ def test_windows_have_the_names_that_refusals_show() -> None:
 
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_two_subjects_never_share_a_counter(one: str, other: str) -> None:
-    rule = Rule(name="small", scope="session", of="*", unit="tokens", window="day", limit=1)
+    rule = LimitRule(name="small", scope="session", of="*", unit="tokens", window="day", limit=1)
     now = datetime(2026, 1, 1, tzinfo=UTC)
     keys = [counter_key(rule, subject, now, "t") for subject in (one, other)]
     assert (keys[0] == keys[1]) == (one == other)
@@ -82,7 +82,7 @@ def test_two_subjects_never_share_a_counter(one: str, other: str) -> None:
 
 
 def test_key_of_a_long_subject_fits_every_index_and_is_nobody_elses() -> None:
-    rule = Rule(name="small", scope="session", of="*", unit="tokens", window="day", limit=1)
+    rule = LimitRule(name="small", scope="session", of="*", unit="tokens", window="day", limit=1)
     now = datetime(2026, 1, 1, tzinfo=UTC)
     long = "é/" * 5_000
     keys = {counter_key(rule, subject, now, "t") for subject in (long, long + "x", long[:400])}
@@ -96,7 +96,7 @@ def test_budget_of_tokens_and_money_is_two_rules() -> None:
 
 
 def test_limit_is_a_rule_for_each_unit() -> None:
-    rules = list(rules_of("calm", LimitSettings(requests=1, tokens=2, parallel=3)))
+    rules = list(rules_of("calm", RateSettings(requests=1, tokens=2, parallel=3)))
     assert [(rule.unit, rule.window, rule.limit) for rule in rules] == [
         ("requests", "minute", 1),
         ("tokens", "minute", 2),
@@ -125,7 +125,7 @@ def test_no_two_accounts_spend_from_one_counter(
     one: tuple[str, str], other: tuple[str, str]
 ) -> None:
     request = ModelRequest(model=ModelRef("script", "test"), cause="answer")
-    rule = Rule(name="a", scope="account", of="*", unit="tokens", window="day", limit=1)
+    rule = LimitRule(name="a", scope="account", of="*", unit="tokens", window="day", limit=1)
     now = datetime(2026, 3, 1, tzinfo=UTC)
 
     def counter(channel: str, account: str) -> str:

@@ -29,10 +29,12 @@ from hookgate.kit.functions.operations import operations_of
 from hookgate.kit.rendering import print_shown
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.metering.calls import Call
+    from hookgate.builtin_plugins.metering.calls import LedgerRow
 
 
-async def asked(*calls: Call, principal: Principal | None = None, **params: Any) -> dict[str, Any]:
+async def asked(
+    *calls: LedgerRow, principal: Principal | None = None, **params: Any
+) -> dict[str, Any]:
     ledger = Ledger(in_memory())
     for call in calls:
         ledger.hand_over(call)

@@ -17,8 +17,8 @@ from tests.support.examples import examples
 from hookgate.builtin_plugins.packs.shell import (
     MAX_CHARS,
     Command,
-    CommandGroup,
     CommandList,
+    ShellGroup,
     UnreadableError,
     read,
 )
@@ -37,7 +37,7 @@ LINES = st.sampled_from(
 SLOW = ("a ", "'", '"', "\\", "$(", "{", "(", "<<E\n", "a|", "~", "* ", "b;", "\n")
 
 
-def commands(script: CommandList) -> list[Command | CommandGroup]:
+def commands(script: CommandList) -> list[Command | ShellGroup]:
     return [member for step in script.steps for member in step.commands]
 
 
@@ -75,7 +75,7 @@ def test_a_line_falls_into_pipelines_with_what_joins_them() -> None:
         (1, "", False),
         (1, "", False),
     ]
-    assert isinstance(script.steps[2].commands[0], CommandGroup)
+    assert isinstance(script.steps[2].commands[0], ShellGroup)
 
 
 def test_a_here_document_is_no_command() -> None:
@@ -85,7 +85,7 @@ def test_a_here_document_is_no_command() -> None:
 
 def test_a_loop_is_its_turns() -> None:
     (group,) = commands(read('for f in a "b c"; do cat "$f"; done'))
-    assert isinstance(group, CommandGroup)
+    assert isinstance(group, ShellGroup)
     turns = [one.words[1].text for one in commands(group.script) if isinstance(one, Command)]
     assert turns == ["a", "b c"]
 
@@ -214,7 +214,7 @@ def every(script: CommandList) -> Iterator[list[str]]:
     for member in commands(script):
         within = [one for word in member.words for one in word.inner]
         within += [one for redirect in member.redirects for one in redirect.target.inner]
-        if isinstance(member, CommandGroup):
+        if isinstance(member, ShellGroup):
             within.append(member.script)
         else:
             within += [one for _, value in member.assigned for one in value.inner]

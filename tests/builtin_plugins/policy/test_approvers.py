@@ -11,7 +11,7 @@ from tests.builtin_plugins.policy.asking import OPS, Asked, mail, opened
 from tests.builtin_plugins.turns import make_turn
 
 from hookgate.builtin_plugins.policy.desk.approvals import Approvers
-from hookgate.builtin_plugins.policy.desk.grants import Grants
+from hookgate.builtin_plugins.policy.desk.grants import GrantBook
 from hookgate.builtin_plugins.policy.settings import ApprovalSettings
 from hookgate.core.domain.errors import TurnError
 from hookgate.core.domain.tools import Ask, Tool
@@ -300,9 +300,9 @@ async def test_rules_that_change_while_the_answer_is_kept_leave_no_grant_behind(
     async with opened(tmp_path) as gate:
         asked = gate.asking(gate.turn(), mail())
         shown = await gate.question()
-        keeping, append = Grants.keeping, gate.record.append
+        keeping, append = GrantBook.keeping, gate.record.append
 
-        def slowly(self: Grants, grant: Any) -> Any:
+        def slowly(self: GrantBook, grant: Any) -> Any:
             keep = keeping(self, grant)
 
             def kept(connection: Any) -> None:
@@ -316,7 +316,7 @@ async def test_rules_that_change_while_the_answer_is_kept_leave_no_grant_behind(
             _policy(gate, None, None, None)
 
         if step == "keep":
-            monkeypatch.setattr(Grants, "keeping", slowly)
+            monkeypatch.setattr(GrantBook, "keeping", slowly)
         else:
             monkeypatch.setattr(gate.record, "append", recorded)
         with pytest.raises(TurnError, match="ran out"):

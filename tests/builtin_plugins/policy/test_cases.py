@@ -11,7 +11,7 @@ from tests.builtin_plugins.policy.ruling import rules_of
 
 from hookgate.builtin_plugins.policy.bench.bench import Bench, imagined
 from hookgate.builtin_plugins.policy.bench.cases import (
-    Tried,
+    TriedCase,
     files_of_cases,
     read_cases,
     read_text_of_cases,
@@ -30,7 +30,7 @@ def case(**keys: Any) -> str:
     return json.dumps({"cases": [{"name": "c", "call": call, "expect": "allow", **keys}]})
 
 
-def tried(text: str, *rules: dict[str, Any], **settings: Any) -> Tried:
+def tried(text: str, *rules: dict[str, Any], **settings: Any) -> TriedCase:
     reading = read_text_of_cases(text, "r.test.yaml")
     assert reading.problems == ()
     named = [{"name": f"r{n}", "reason": "x", **one} for n, one in enumerate(rules)]

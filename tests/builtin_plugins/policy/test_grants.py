@@ -12,8 +12,8 @@ from tests.builtin_plugins.turns import TurnedClock, make_call, make_turn
 from tests.support.script import until
 
 from hookgate.builtin_plugins.policy.desk import tables
-from hookgate.builtin_plugins.policy.desk.grants import Grants
-from hookgate.builtin_plugins.policy.desk.tables import METADATA, SCRIPTS, Grant
+from hookgate.builtin_plugins.policy.desk.grants import GrantBook
+from hookgate.builtin_plugins.policy.desk.tables import METADATA, SCRIPTS, StandingGrant
 from hookgate.builtin_plugins.policy.rules.digest import policy_version
 from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.core.domain.errors import StoreUnavailableError, TurnError
@@ -318,10 +318,10 @@ async def test_where_grants_cannot_be_read_a_person_is_asked(tmp_path: Path) -> 
         await gate.always(gate.turn(), mail())
         desk = gate.plugin._desk
         assert desk is not None
-        desk.grants._store = Grant.records(BrokenStore())  # type: ignore[arg-type]
+        desk.grants._store = StandingGrant.records(BrokenStore())  # type: ignore[arg-type]
         assert await gate.is_asked(gate.turn(), mail())
         assert "asked about again" in gate.host.degraded["policy grants"]
-        desk.grants._store = Grant.records(gate.host[STORE])
+        desk.grants._store = StandingGrant.records(gate.host[STORE])
         assert not await gate.is_asked(gate.turn(), mail())
         assert "policy grants" not in gate.host.degraded
 
@@ -342,8 +342,8 @@ async def test_where_grants_cannot_be_read_a_person_is_asked(tmp_path: Path) -> 
 )
 def test_a_grant_that_differs_in_one_thing_does_not_fit(other: Mapping[str, Any]) -> None:
     turn, call = make_turn(taint={"x"}), mail()
-    grants = Grants(
-        Grant.records(MemoryStore(METADATA)), TurnedClock(), days=1, policy=lambda: "one"
+    grants = GrantBook(
+        StandingGrant.records(MemoryStore(METADATA)), TurnedClock(), days=1, policy=lambda: "one"
     )
     grant = grants.drafted(OPS, grants.basis(turn, call, "one"), "arguments")
     assert grant.fits(turn, call)
@@ -351,14 +351,16 @@ def test_a_grant_that_differs_in_one_thing_does_not_fit(other: Mapping[str, Any]
 
 
 @pytest.fixture(params=["process", "store"])
-async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Records[Grant]]:
+async def kept(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[Records[StandingGrant]]:
     async with kept_in(request.param, tmp_path, "policy", tables) as store:
-        yield Grant.records(store)
+        yield StandingGrant.records(store)
 
 
-async def test_both_keepers_keep_alike(kept: Records[Grant]) -> None:
+async def test_both_keepers_keep_alike(kept: Records[StandingGrant]) -> None:
     clock = TurnedClock()
-    grants = Grants(kept, clock, days=1, policy=lambda: "one")
+    grants = GrantBook(kept, clock, days=1, policy=lambda: "one")
 
     async def made(turn: Turn) -> str:
         grant = grants.drafted(OPS, grants.basis(turn, mail(), "one"), "arguments")

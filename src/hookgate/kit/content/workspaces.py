@@ -22,7 +22,15 @@ from uuid import uuid4
 from hookgate.kit.content.files import open_file, open_step, why, write_whole
 from hookgate.kit.content.problems import ContentError, Problem
 
-__all__ = ["CARDS", "FOLDERS", "SKILLS", "Standing", "Workspaces", "content_of", "digest_of"]
+__all__ = [
+    "CARDS",
+    "FOLDERS",
+    "SKILLS",
+    "WorkspaceStanding",
+    "Workspaces",
+    "content_of",
+    "digest_of",
+]
 
 SKILLS = (".hookgate/capabilities", ".agentos/capabilities")
 CARDS = (".hookgate/cards",)
@@ -36,7 +44,7 @@ MAX_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class WorkspaceStanding:
     """What a workspace brings, and whether that counts.
 
     Attributes:
@@ -159,7 +167,7 @@ class Workspaces:
         """Name the home folder; nothing is opened yet."""
         self.path = home / "workspaces"
 
-    def standing(self, workspace: Path) -> Standing:
+    def standing(self, workspace: Path) -> WorkspaceStanding:
         """Return what `workspace` brings now, and whether it counts. It blocks.
 
         Raises:
@@ -168,7 +176,7 @@ class Workspaces:
         real = Path(os.path.realpath(workspace))
         files = content_of(real)
         if not files:
-            return Standing(workspace=real)
+            return WorkspaceStanding(workspace=real)
         digest = digest_of(files)
         place = self._place(real)
         try:
@@ -180,9 +188,11 @@ class Workspaces:
         copy = None
         if known == digest:
             state, copy = "accepted", place / "content"
-        return Standing(workspace=real, state=state, digest=digest, files=tuple(files), copy=copy)
+        return WorkspaceStanding(
+            workspace=real, state=state, digest=digest, files=tuple(files), copy=copy
+        )
 
-    def accept(self, workspace: Path, digest: str, at: str) -> Standing:
+    def accept(self, workspace: Path, digest: str, at: str) -> WorkspaceStanding:
         """Let what `workspace` brings count, if it still has this digest. It blocks.
 
         Args:

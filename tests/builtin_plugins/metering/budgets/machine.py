@@ -20,9 +20,9 @@ from tests.builtin_plugins.turns import TurnedClock
 from hookgate.builtin_plugins.metering.budgets import rows
 from hookgate.builtin_plugins.metering.budgets.engine import Budgets
 from hookgate.builtin_plugins.metering.budgets.windows import (
+    CallRecord,
     Hold,
     LeasedWindow,
-    Record,
     Short,
     Want,
 )
@@ -155,7 +155,7 @@ class Machine(RuleBasedStateMachine):
         if side:
             wants.append(Want(self.side, SIDE_LIMIT, 1, lasting=False))
         name = f"{self.number}/{len(self.calls)}/{next(NUMBERS)}"
-        record = Record(name, json.dumps(made_call(id=name, status="lost").to_row()))
+        record = CallRecord(name, json.dumps(made_call(id=name, status="lost").to_row()))
         caller = asyncio.create_task(gateway.budgets.reserve(wants, record))
         for turn in count():
             await asyncio.wait([caller], timeout=0.002)

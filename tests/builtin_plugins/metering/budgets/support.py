@@ -13,7 +13,7 @@ from tests.builtin_plugins.turns import TurnedClock
 
 from hookgate.builtin_plugins.metering import tables
 from hookgate.builtin_plugins.metering.budgets.engine import Budgets
-from hookgate.builtin_plugins.metering.budgets.windows import Hold, Record, Short, Want
+from hookgate.builtin_plugins.metering.budgets.windows import CallRecord, Hold, Short, Want
 from hookgate.builtin_plugins.metering.tables.budgets import GATEWAYS, LEASES, OPEN, WINDOWS
 from hookgate.builtin_plugins.metering.tables.ledger import CALLS
 
@@ -57,10 +57,10 @@ async def expect_hold(budgets: Budgets, *wants: Want) -> Hold:
     return outcome
 
 
-def made_record() -> Record:
+def made_record() -> CallRecord:
     """Return what a crash leaves of a call with an id of its own."""
     call = made_call(status="lost", reported=False)
-    return Record(call.id, json.dumps(call.to_row()))
+    return CallRecord(call.id, json.dumps(call.to_row()))
 
 
 async def in_ledger(

@@ -33,7 +33,7 @@ from tests.builtin_plugins.turns import TurnedClock
 from hookgate.builtin_plugins.metering import tables
 from hookgate.builtin_plugins.metering.budgets import rows
 from hookgate.builtin_plugins.metering.budgets.engine import Budgets
-from hookgate.builtin_plugins.metering.budgets.windows import Hold, Short, Standing, Want
+from hookgate.builtin_plugins.metering.budgets.windows import CounterStanding, Hold, Short, Want
 from hookgate.builtin_plugins.metering.tables.budgets import GATEWAYS, LEASES, WINDOWS
 from hookgate.builtin_plugins.metering.tables.ledger import CALLS
 from hookgate.builtin_plugins.storage.store import SqlStore
@@ -67,7 +67,7 @@ async def test_of_a_thousand_callers_on_a_budget_for_ten_exactly_ten_are_let_in(
         for hold in holds:
             budgets.settle(hold, [1])
         assert await expect_short(budgets, want()) == Short(want(), 10, 0)
-        assert await budgets.standing([DAY]) == {DAY: Standing(10, 0, 0, 0)}
+        assert await budgets.standing([DAY]) == {DAY: CounterStanding(10, 0, 0, 0)}
     if kept:
         assert await row(store) == {"settled": 10, "leased": 0, "lost": 0}
         assert await gateways(store) == 0
@@ -181,7 +181,7 @@ async def test_a_crash_charges_what_calls_had_begun_and_frees_the_rest(store: Sq
         assert {json.loads(row["windows"])[DAY] for row in rows} == {60}
         assert await expect_short(budgets, want(831, 1000)) == Short(want(831, 1000), 170, 0)
         last = await expect_hold(budgets, want(830, 1000))
-        assert (await budgets.standing([DAY]))[DAY] == Standing(50, 830, 830, 120)
+        assert (await budgets.standing([DAY]))[DAY] == CounterStanding(50, 830, 830, 120)
         budgets.settle(last, [0])
     # Twice is not charged twice.
     async with opened(store) as budgets:

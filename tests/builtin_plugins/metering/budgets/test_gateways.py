@@ -57,7 +57,7 @@ GATEWAY = """
     from pydantic import SecretStr
     from hookgate.builtin_plugins.metering import tables
     from hookgate.builtin_plugins.metering.budgets.engine import Budgets
-    from hookgate.builtin_plugins.metering.budgets.windows import Hold, Record, Want
+    from hookgate.builtin_plugins.metering.budgets.windows import CallRecord, Hold, Want
     from hookgate.builtin_plugins.storage.engine.opening import open_store
     from hookgate.builtin_plugins.storage.settings import StorageSettings
     from hookgate.core.domain.messages import new_id
@@ -86,7 +86,7 @@ GATEWAY = """
             # Of the worst case, three, one is used; two ample counters stand around it.
             wants = [Want(key, limit, 3), *(Want(name, 2**60, 1) for name in ample)]
             name = f"{run}/{next(numbers)}"
-            record = Record(name, json.dumps({**template, "id": name}))
+            record = CallRecord(name, json.dumps({**template, "id": name}))
             outcome = await budgets.reserve(wants[:: (-1) ** number], record)
             if not isinstance(outcome, Hold):
                 print("refused", flush=True)
@@ -416,7 +416,7 @@ async def test_a_sweep_loses_nothing_of_what_another_gateway_leases_at_that_mome
         await expect_hold(killed, want(6, limit=100))
         ((name, beat),) = (await stores[0].read(rows.beats)).items()
         plan = rows.Plan(key=DAY, lasting=True, leased=0, limit=100)
-        leases = rows.Exchange("new", None, 1, None, [plan], [rows.Asked({DAY: 5})], [], 0)
+        leases = rows.Exchange("new", None, 1, None, [plan], [rows.WaitingCall({DAY: 5})], [], 0)
         leased, release = threading.Event(), threading.Event()
 
         def work(connection: sa.Connection) -> None:
