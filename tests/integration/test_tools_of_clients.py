@@ -155,6 +155,11 @@ async def test_a_client_that_says_that_its_tool_acts_with_raised_rights_is_asked
     tmp_path: Path,
 ) -> None:
     tools = [{**LOOK, "flags": {"executes_privileged": True}}]
-    async with plain(tmp_path, call(*USES), say("ok")) as served:
+    brief = {"policy": {"approvals": {"timeout_seconds": 0.1}}}
+    async with plain(tmp_path, call(*USES), say("ok"), plugin=brief) as served:
         answer = await asked(served, client_tools=tools)
+        audit = (await served.get("/v1/audit"))[1]["entries"]
+    (row,) = [row for row in audit if row["kind"] == "tool_decided"]
+    assert (row["outcome"], row["data"]["answer"]) == ("deny", "expired")
+    assert [verdict["rule"] for verdict in row["data"]["verdicts"]] == ["privileged"]
     assert answer["ending"] == "done"
