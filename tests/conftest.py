@@ -65,10 +65,12 @@ def leavings() -> Iterator[None]:
     """Look through all that was left while the last test can still fail for it.
 
     A file or socket that nobody closed is told of when the collector finds it; what it finds
-    after a worker's last test is told nobody.
+    after a worker's last test is told nobody. What it has looked through once, pytest need not
+    have looked through again when it ends.
     """
     yield
     gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
