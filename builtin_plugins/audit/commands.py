@@ -13,7 +13,7 @@ from hookgate import counted
 from hookgate.kit.commands import JsonOption, state_of
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    pass
 
 
 def verify(
@@ -31,31 +31,22 @@ def verify(
     Example:
         hookgate audit verify --head audit-export.jsonl
     """
+    from rich.text import Text
+
+    from hookgate.kit.rendering import verdict
+
     del as_json  # Read by the state.
     state = state_of(ctx)
     heads = [] if head is None else _heads(head)
     found = state.ask("audit.verify", {"heads": heads})
 
-    def render(console: Console) -> None:
-        from rich.text import Text
-
-        console.print(
-            Text.assemble(
-                ("ok ", "bold green") if found["ok"] else ("bad ", "bold red"), _said(found)
-            )
-        )
-        if heads and found["ok"]:
-            console.print(
-                f"{len(heads)} exported {'head is' if len(heads) == 1 else 'heads are'} there"
-            )
-        if not found["durable"]:
-            console.print(
-                "no store: what is recorded is lost when the gateway stops", style="yellow"
-            )
-
-    state.show(found, render)
-    if not found["ok"]:
-        raise typer.Exit(1)
+    said: list[Any] = [verdict(found["ok"], _said(found), bad="bad")]
+    if heads and found["ok"]:
+        said.append(f"{counted(len(heads), 'exported head is', 'exported heads are')} there")
+    if not found["durable"]:
+        lost = "no store: what is recorded is lost when the gateway stops"
+        said.append(Text(lost, style="yellow"))
+    state.show(found, said, failed=not found["ok"])
 
 
 def _said(found: Mapping[str, Any]) -> str:

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hookgate import counted
 from hookgate.kit.commands import CommandGroup, JsonOption, State, checks, state_of
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from hookgate.builtin_plugins.awareness.cards.folders import CardFolder
 
 app = typer.Typer(
@@ -46,6 +45,7 @@ def validate(
     """
     from hookgate.builtin_plugins.awareness.cards.folders import check_path
     from hookgate.builtin_plugins.awareness.cards.folders import scan as scan_folders
+    from hookgate.kit.rendering import checked
 
     state = state_of(ctx)
     folders = _folders(state, every=path is not None)
@@ -63,20 +63,7 @@ def validate(
         "problems": [asdict(problem) for problem in problems],
     }
 
-    def render(console: Console) -> None:
-        from rich.text import Text
-
-        from hookgate.kit.rendering import problem_line
-
-        for problem in problems:
-            console.print(problem_line(problem), soft_wrap=True)
-        style = "bold red" if rejected else "bold green"
-        count = f"{len(ids)} {'card' if len(ids) == 1 else 'cards'}"
-        console.print(Text.assemble(("wrong " if rejected else "ok ", style), count))
-
-    state.show(data, render)
-    if rejected:
-        raise typer.Exit(1)
+    state.show(data, checked(problems, counted(len(ids), "card")), failed=bool(rejected))
 
 
 @app.command()
@@ -110,18 +97,14 @@ def new(
     file = create(card_id, folder)
     is_read = any(is_same(one.path, folder) for one in read)
 
-    def render(console: Console) -> None:
-        console.print(f"wrote {file}", markup=False, soft_wrap=True)
-        if not is_read:
-            console.print(
-                "The gateway does not read this folder: add it to `dirs` of [plugin.awareness], "
-                "or set `allow_workspace_cards = true` there for .hookgate/cards, and "
-                "`hookgate workspace accept`.",
-                markup=False,
-                soft_wrap=True,
-            )
-
-    state.show({"file": str(file), "read": is_read}, render)
+    said = [f"wrote {file}"]
+    if not is_read:
+        said.append(
+            "The gateway does not read this folder: add it to `dirs` of [plugin.awareness], or set "
+            "`allow_workspace_cards = true` there for .hookgate/cards, and "
+            "`hookgate workspace accept`."
+        )
+    state.show({"file": str(file), "read": is_read}, said)
 
 
 def _folders(state: State, *, every: bool = False) -> tuple[CardFolder, ...]:
@@ -133,10 +116,8 @@ def _folders(state: State, *, every: bool = False) -> tuple[CardFolder, ...]:
     """
     from hookgate.builtin_plugins.awareness.cards.folders import folders_of
     from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
-    from hookgate.settings import section_of
 
-    with state.placed():
-        section = section_of(state.settings, "awareness", AwarenessSettings)
+    section = state.section("awareness", AwarenessSettings)
     return folders_of(
         home=state.settings.home.expanduser(),
         workspace=Path.cwd(),

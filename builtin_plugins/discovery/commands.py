@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from hookgate import counted
 from hookgate.kit.commands import CommandGroup, JsonOption, State, state_of
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from hookgate.builtin_plugins.discovery.sources.folders import Scan
 
 app = typer.Typer(
@@ -47,6 +46,7 @@ def validate(
         hookgate capabilities validate .hookgate/capabilities
     """
     from hookgate.builtin_plugins.discovery.sources.scaffold import check_path
+    from hookgate.kit.rendering import checked
 
     state = state_of(ctx)
     found = _everything(state) if path is None else check_path(path)
@@ -58,20 +58,8 @@ def validate(
         "problems": [asdict(problem) for problem in found.problems],
     }
 
-    def render(console: Console) -> None:
-        from rich.text import Text
-
-        from hookgate.kit.rendering import problem_line
-
-        for problem in found.problems:
-            console.print(problem_line(problem), soft_wrap=True)
-        count = f"{len(ids)} {'capability' if len(ids) == 1 else 'capabilities'}"
-        style = "bold red" if bad else "bold green"
-        console.print(Text.assemble(("wrong " if bad else "ok ", style), count))
-
-    state.show(data, render)
-    if bad:
-        raise typer.Exit(1)
+    count = counted(len(ids), "capability", "capabilities")
+    state.show(data, checked(found.problems, count), failed=bad)
 
 
 def _everything(state: State) -> Scan:
@@ -79,10 +67,9 @@ def _everything(state: State) -> Scan:
     from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
     from hookgate.builtin_plugins.discovery.sources.collection import read_catalogue
     from hookgate.builtin_plugins.discovery.sources.folders import Scan, roots_of, scan
-    from hookgate.settings import section_of, users_home
+    from hookgate.settings import users_home
 
-    with state.placed():
-        section = section_of(state.settings, "discovery", DiscoverySettings)
+    section = state.section("discovery", DiscoverySettings)
     roots = roots_of(
         state.settings.home,
         environ=state.environ,
@@ -139,11 +126,7 @@ def new(
         examples = _asked()
     files = create(kind, name, folder or state.settings.home / "capabilities", examples)
 
-    def render(console: Console) -> None:
-        for file in files:
-            console.print(f"wrote {file}", markup=False, soft_wrap=True)
-
-    state.show({"files": [str(file) for file in files]}, render)
+    state.show({"files": [str(file) for file in files]}, [f"wrote {file}" for file in files])
 
 
 def _asked() -> list[str]:

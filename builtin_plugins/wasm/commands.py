@@ -16,8 +16,6 @@ from hookgate.builtin_plugins.wasm.kits import Kind, Language
 from hookgate.kit.commands import JsonOption, State, state_of
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from hookgate.builtin_plugins.wasm.packages.folders import Package
     from hookgate.builtin_plugins.wasm.settings import WasmSettings
 
@@ -64,13 +62,9 @@ def new(
     target = folder or Path(name)
     written = create(name, target, lang, kind)
 
-    def render(console: Console) -> None:
-        for path in written:
-            console.print(f"wrote {path}", markup=False, soft_wrap=True)
-        console.print(f"next: build it, as {target / 'README.md'} says", markup=False)
-
     data = {"plugin": name, "folder": str(target), "files": [str(path) for path in written]}
-    state_of(ctx).show(data, render)
+    then = f"next: build it, as {target / 'README.md'} says"
+    state_of(ctx).show(data, [*(f"wrote {path}" for path in written), then])
 
 
 def inspect(
@@ -142,19 +136,13 @@ def _ask(detail: Mapping[str, Any], *, yes: bool) -> None:
 
 
 def _tell(state: State, data: Mapping[str, Any]) -> None:
-    def render(console: Console) -> None:
-        from hookgate.kit.rendering import one_line
+    from hookgate.kit.rendering import one_line
 
-        console.print(
-            f"installed {one_line(data['name'])} {one_line(data['version'])}", markup=False
-        )
-        if data["why"]:
-            told = "not yet" if data["state"] == "loading" else "it does not run"
-            console.print(f"{told}: {one_line(data['why'])}", markup=False, soft_wrap=True)
-
-    state.show(data, render)
-    if data["state"] not in ("running", "loading"):
-        raise typer.Exit(1)
+    said = [one_line(f"installed {data['name']} {data['version']}")]
+    if data["why"]:
+        told = "not yet" if data["state"] == "loading" else "it does not run"
+        said.append(one_line(f"{told}: {data['why']}"))
+    state.show(data, said, failed=data["state"] not in ("running", "loading"))
 
 
 def run(
@@ -180,7 +168,10 @@ def run(
         hookgate wasm run ./echo echo '{"text": "hello"}'
     """
     del as_json  # Read by the state.
+    from rich.text import Text
+
     from hookgate.builtin_plugins.wasm.host.single_call import try_out
+    from hookgate.kit.rendering import clean
 
     state = state_of(ctx)
     settings = settings_of(state)
@@ -189,19 +180,8 @@ def run(
     result = state.run(try_out(state.settings, settings, package, tool, given))
     data = {"content": result.text, "is_error": result.is_error, "status": result.status}
 
-    def render(console: Console) -> None:
-        from hookgate.kit.rendering import clean
-
-        console.print(
-            clean(result.text),
-            markup=False,
-            soft_wrap=True,
-            style="bold red" if result.is_error else None,
-        )
-
-    state.show(data, render)
-    if result.is_error:
-        raise typer.Exit(1)
+    said = Text(clean(result.text), style="bold red" if result.is_error else "")
+    state.show(data, said, failed=result.is_error)
 
 
 def _package(state: State, target: str, settings: WasmSettings) -> Package:
@@ -235,10 +215,8 @@ def settings_of(state: State) -> WasmSettings:
         ConfigError: It is wrong.
     """
     from hookgate.builtin_plugins.wasm.settings import WasmSettings
-    from hookgate.settings import section_of
 
-    with state.placed():
-        return section_of(state.settings, "wasm", WasmSettings)
+    return state.section("wasm", WasmSettings)
 
 
 def folder_of(target: str) -> Path | None:

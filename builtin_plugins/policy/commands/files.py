@@ -7,15 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import typer
-
 from hookgate import HookgateError, StartError
 from hookgate.kit.commands import State
 from hookgate.kit.content.problems import Problem
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from hookgate.builtin_plugins.policy.bench.cases import Case
     from hookgate.builtin_plugins.policy.rules.linting import KnownTool
     from hookgate.builtin_plugins.policy.rules.model import Rule
@@ -31,10 +27,8 @@ def settings_of(state: State) -> PolicySettings:
         ConfigError: Something is wrong there.
     """
     from hookgate.builtin_plugins.policy.settings import PolicySettings
-    from hookgate.settings import section_of
 
-    with state.placed():
-        return section_of(state.settings, "policy", PolicySettings)
+    return state.section("policy", PolicySettings)
 
 
 def paths_of(state: State, given: Sequence[Path] | None, *, needed: bool = True) -> list[Path]:
@@ -74,16 +68,10 @@ def cases(state: State, paths: Sequence[Path]) -> tuple[Case, ...]:
 
 def stop(state: State, problems: Sequence[Problem]) -> None:
     """Print what is wrong and end with exit code 1."""
+    from hookgate.kit.rendering import problem_line
+
     data = {"ok": False, "problems": [asdict(one) for one in problems]}
-
-    def render(console: Console) -> None:
-        from hookgate.kit.rendering import problem_line
-
-        for one in problems:
-            console.print(problem_line(one), soft_wrap=True)
-
-    state.show(data, render)
-    raise typer.Exit(1)
+    state.show(data, map(problem_line, problems), failed=True)
 
 
 def tools(state: State, name: str = "*", *, schemas: bool = False) -> list[KnownTool]:

@@ -78,9 +78,12 @@ def check(
     Example:
         hookgate policy check rules --strict
     """
+    from rich.text import Text
+
     from hookgate.builtin_plugins.policy.bench.cases import rule_paths
     from hookgate.builtin_plugins.policy.rules.files import read_rules
     from hookgate.builtin_plugins.policy.rules.linting import lint, lint_tools
+    from hookgate.kit.rendering import problem_line, verdict
 
     state = state_of(ctx)
     reading = read_rules(rule_paths(paths_of(state, paths)))
@@ -102,23 +105,14 @@ def check(
         "skipped": skipped,
     }
 
-    def render(console: Console) -> None:
-        from rich.text import Text
-
-        from hookgate.kit.rendering import problem_line
-
-        for one in problems:
-            console.print(problem_line(one), soft_wrap=True)
-        if skipped:
-            console.print(skipped, style="yellow", markup=False, soft_wrap=True)
-        if wrong:
-            console.print(Text(_wrong(problems), style="bold red"))
-        else:
-            console.print(Text.assemble(("ok ", "bold green"), counted(len(reading.found), "rule")))
-
-    state.show(data, render)
-    if wrong or (strict and problems):
-        raise typer.Exit(1)
+    said = [problem_line(one) for one in problems]
+    if skipped:
+        said.append(Text(skipped, style="yellow"))
+    if wrong:
+        said.append(Text(_wrong(problems), style="bold red"))
+    else:
+        said.append(verdict(True, counted(len(reading.found), "rule")))
+    state.show(data, said, failed=wrong or (strict and bool(problems)))
 
 
 def _beyond(state: State, found: Sequence[Rule]) -> list[Problem]:
@@ -173,9 +167,7 @@ def test(ctx: typer.Context, paths: Paths = None, as_json: JsonOption = False) -
         "failed": len(failed),
         "cases": [_case_row(one) for one in tried],
     }
-    state.show(data, lambda console: _print_cases(console, tried))
-    if failed or not tried:
-        raise typer.Exit(1)
+    state.show(data, lambda console: _print_cases(console, tried), failed=bool(failed) or not tried)
 
 
 def _case_row(tried: TriedCase) -> dict[str, Any]:

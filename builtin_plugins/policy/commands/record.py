@@ -81,9 +81,8 @@ def replay(
     bench = Bench(settings_of(state), rules(state, where), profile)
     data = _replayed(state, export, bench, since=since, limit=limit)
     data |= {"profile": bench.settings.profile}
-    state.show(data, lambda console: _print_replay(console, data))
-    if fail_on_flip and data["flips"]:
-        raise typer.Exit(1)
+    failed = fail_on_flip and bool(data["flips"])
+    state.show(data, lambda console: _print_replay(console, data), failed=failed)
 
 
 def _replayed(
@@ -313,9 +312,8 @@ def coverage(
         "idle": [name for name, row in found.rows.items() if not row.exercised],
         "rules": found.to_json(),
     }
-    state.show(data, lambda console: _print_coverage(console, found, data))
-    if fail_under is not None and found.percent < fail_under:
-        raise typer.Exit(1)
+    failed = fail_under is not None and found.percent < fail_under
+    state.show(data, lambda console: _print_coverage(console, found, data), failed=failed)
 
 
 def _print_coverage(console: Console, found: Coverage, data: Mapping[str, Any]) -> None:

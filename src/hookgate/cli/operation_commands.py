@@ -230,9 +230,9 @@ def function_of(row: Row, shown: View | Callable[..., Any] | None = None) -> Cal
             if view.imports
             else state.ask(row["name"], params)
         )
-        state.show(found, None if view.shown is None else view.shown(found, **chosen))
-        if isinstance(found, dict) and any(found.get(name) is False for name in VERDICTS):
-            raise typer.Exit(1)
+        shown = None if view.shown is None else view.shown(found, **chosen)
+        bad = isinstance(found, dict) and any(found.get(name) is False for name in VERDICTS)
+        state.show(found, shown, failed=bad)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}

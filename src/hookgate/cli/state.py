@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from hookgate.core.domain.events import HookSpan
     from hookgate.core.plugins.manager import Plugins
     from hookgate.core.settings.file import Source
-    from hookgate.core.settings.schema import Settings
+    from hookgate.core.settings.schema import Section, Settings
     from hookgate.gateway import Gateway
 
+S = TypeVar("S", bound="Section")
 T = TypeVar("T")
 
 TOKEN = "HOOKGATE_TOKEN"
@@ -90,7 +91,7 @@ class State:
         """Standard error."""
         return _console(stderr=True)
 
-    def show(self, data: Any, shown: Any = None) -> None:
+    def show(self, data: Any, shown: Any = None, *, failed: bool = False) -> None:
         """Print a result: as JSON where that is asked for, else what is `shown` of it.
 
         Args:
@@ -98,6 +99,7 @@ class State:
             shown: A text, something that `rich` prints, several of them, or a function that prints
                 on a console; None for the result as it comes. A generator makes nothing before it
                 is wanted.
+            failed: Whether the command ends here, with exit code 1.
         """
         from hookgate.kit.rendering import print_json, print_result, print_shown
 
@@ -107,6 +109,8 @@ class State:
             print_result(self.out, data)
         else:
             print_shown(self.out, shown)
+        if failed:
+            raise typer.Exit(1)
 
     # -- settings ----------------------------------------------------------
 
@@ -140,6 +144,17 @@ class State:
     def settings_name(self) -> str:
         """The settings file, for people; that there is none, where there is none."""
         return str(self.source.path) if self.source.path else "no settings file, all defaults"
+
+    def section(self, plugin: str, model: type[S]) -> S:
+        """Return ``[plugin.NAME]``.
+
+        Raises:
+            ConfigError: It is wrong.
+        """
+        from hookgate.core.settings.sections import section_of
+
+        with self.placed():
+            return section_of(self.settings, plugin, model)
 
     @cached_property
     def settings(self) -> Settings:

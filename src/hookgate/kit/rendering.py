@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "cell",
+    "checked",
     "clean",
     "fields",
     "listing",
@@ -31,6 +32,7 @@ __all__ = [
     "problem_line",
     "short",
     "table",
+    "verdict",
 ]
 
 MAX_WHOLE = 40
@@ -245,6 +247,17 @@ def problem_line(problem: Problem) -> Text:
     if problem.nearest:
         line.append(f"\n    did you mean {one_line(problem.nearest)}?")
     return line
+
+
+def checked(problems: Sequence[Problem], said: str) -> Iterator[Text]:
+    """Yield what is wrong with files, and whether all is well with what was looked at."""
+    yield from map(problem_line, problems)
+    yield verdict(all(one.severity == "warning" for one in problems), said)
+
+
+def verdict(good: bool, said: str, *, bad: str = "wrong") -> Text:
+    """Return ``ok`` or `bad`, and what was looked at."""
+    return Text.assemble(("ok ", "bold green") if good else (f"{bad} ", "bold red"), said)
 
 
 def print_json(data: Any) -> None:

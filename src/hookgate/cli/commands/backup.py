@@ -53,6 +53,8 @@ def backup(
     """
     from datetime import UTC, datetime
 
+    from rich.text import Text
+
     from hookgate.builtin_plugins.storage.backup import back_up
 
     del as_json  # Read by the state.
@@ -68,14 +70,10 @@ def backup(
     place, names = back_up(kept, target.expanduser(), now=datetime.now(UTC), force=force)
     data = {"file": str(place), "holds": names}
 
-    def render(console: object) -> None:
-        state.out.print(f"wrote {place}: {', '.join(names)}", markup=False, soft_wrap=True)
-        if not with_keys:
-            state.out.print(
-                "key files of providers are not in it (`--with-keys`)", style="dim", soft_wrap=True
-            )
-
-    state.show(data, render)
+    said: list[Any] = [f"wrote {place}: {', '.join(names)}"]
+    if not with_keys:
+        said.append(Text("key files of providers are not in it (`--with-keys`)", style="dim"))
+    state.show(data, said)
 
 
 def restore(
@@ -92,18 +90,17 @@ def restore(
     Example:
         hookgate restore ~/backups/hookgate-20260102T030405Z.tar
     """
+    from rich.text import Text
+
     from hookgate.builtin_plugins.storage.backup import put_back
 
     del as_json  # Read by the state.
     state = state_of(ctx)
     places = put_back(_kept(state, keys=True), source.expanduser(), force=force)
 
-    def render(console: object) -> None:
-        for place in places:
-            state.out.print(f"put back {place}", markup=False, soft_wrap=True)
-        state.out.print("look whether all is well: hookgate audit verify", style="dim")
-
-    state.show({"files": [str(place) for place in places]}, render)
+    then = Text("look whether all is well: hookgate audit verify", style="dim")
+    said = [*(f"put back {place}" for place in places), then]
+    state.show({"files": [str(place) for place in places]}, said)
 
 
 def _check(state: State, copy: Path) -> None:
@@ -112,17 +109,14 @@ def _check(state: State, copy: Path) -> None:
     audit, outdated = found["audit"], [row for row in found["tables"] if not row["current"]]
     ok = audit["ok"] and not outdated
 
-    def render(console: object) -> None:
-        state.out.print(f"{copy} holds {', '.join(found['holds'])}", markup=False, soft_wrap=True)
-        record = "is as it was written" if audit["ok"] else f"is wrong: {audit['why']}"
-        state.out.print(f"the record of {audit['rows']} rows {record}", markup=False)
-        for row in outdated:
-            state.out.print(f"the tables of {row['plugin']} are at {row['version']}", markup=False)
-        state.out.print("it can be put back" if ok else "it cannot be relied on")
-
-    state.show({"ok": ok, "file": str(copy), **found}, render)
-    if not ok:
-        raise typer.Exit(1)
+    record = "is as it was written" if audit["ok"] else f"is wrong: {audit['why']}"
+    said = [
+        f"{copy} holds {', '.join(found['holds'])}",
+        f"the record of {audit['rows']} rows {record}",
+        *(f"the tables of {row['plugin']} are at {row['version']}" for row in outdated),
+        "it can be put back" if ok else "it cannot be relied on",
+    ]
+    state.show({"ok": ok, "file": str(copy), **found}, said, failed=not ok)
 
 
 async def _rehearsed(state: State, copy: Path) -> dict[str, Any]:

@@ -37,6 +37,10 @@ def show(
         hookgate config show plugin.memory
         HOOKGATE_GATEWAY__PORT=7300 hookgate --local config show
     """
+    from rich.text import Text
+
+    from hookgate.kit.rendering import table
+
     state = state_of(ctx)
     if state.note_left and state.run(state.running()) is not None:
         found = state.ask("config.show", {"section": section, "all": everything})
@@ -44,15 +48,8 @@ def show(
         found = {"settings": _settings(state, section, everything)}
     rows = found["settings"]
 
-    def render(console: Any) -> None:
-        from hookgate.kit.rendering import table
-
-        if rows:
-            console.print(table([_shown(row) for row in rows]))
-        else:
-            console.print("Nothing is set: all defaults. `--all` shows them.", style="dim")
-
-    state.show(found, render)
+    none = Text("Nothing is set: all defaults. `--all` shows them.", style="dim")
+    state.show(found, table([_shown(row) for row in rows]) if rows else none)
 
 
 def _settings(state: State, section: str, everything: bool) -> list[dict[str, Any]]:

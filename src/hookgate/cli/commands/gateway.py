@@ -11,8 +11,6 @@ import typer
 from hookgate.cli.state import JsonOption, State, state_of
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from hookgate.core.registry.agents import AgentRoute
 
 _TOLD = ("degraded", "notices", "running")
@@ -24,6 +22,10 @@ def status(ctx: typer.Context, as_json: JsonOption = False) -> None:
     Example:
         hookgate status --json
     """
+    from rich.text import Text
+
+    from hookgate.kit.rendering import fields
+
     state = state_of(ctx)
     running = state.run(state.running())
     if running is None and not state.alone:
@@ -38,23 +40,13 @@ def status(ctx: typer.Context, as_json: JsonOption = False) -> None:
         **state.ask("status"),
     }
 
-    def render(console: Console) -> None:
-        from rich.text import Text
-
-        from hookgate.kit.rendering import fields
-
-        degraded = data["degraded"]
-        words = (
-            Text("degraded", style="bold yellow") if degraded else Text("ok", style="bold green")
-        )
-        rest = {key: value for key, value in data.items() if key not in _TOLD}
-        console.print(fields({"gateway": words, **rest}))
-        for part, why in degraded.items():
-            console.print(Text.assemble(("  " + part, "bold yellow"), f": {why}"), soft_wrap=True)
-        for part, what in data["notices"].items():
-            console.print(Text.assemble(("  " + part, "bold cyan"), f": {what}"), soft_wrap=True)
-
-    state.show(data, render)
+    degraded = data["degraded"]
+    words = Text("degraded", style="bold yellow") if degraded else Text("ok", style="bold green")
+    rest = {key: value for key, value in data.items() if key not in _TOLD}
+    said: list[Any] = [fields({"gateway": words, **rest})]
+    for parts, style in ((degraded, "bold yellow"), (data["notices"], "bold cyan")):
+        said += [Text.assemble((f"  {part}", style), f": {why}") for part, why in parts.items()]
+    state.show(data, said)
 
 
 def route(
@@ -74,6 +66,7 @@ def route(
         hookgate route --channel web --account shop --peer ada
     """
     from hookgate.core.domain.turn import Address, SessionKey
+    from hookgate.kit.rendering import fields
 
     state = state_of(ctx)
     address = Address(channel, account, peer, guild, team)
@@ -87,17 +80,10 @@ def route(
         "session": str(SessionKey(found.agent.name, channel, account, peer)),
     }
 
-    def render(console: Console) -> None:
-        from hookgate.kit.rendering import clean, fields
-
-        console.print(fields({key: data[key] for key in ("agent", "models", "session")}))
-        console.print()
-        console.print(_tiers(state, found))
-        place = state.source.place(f"bindings[{found.binding}]")
-        where = f" ({place})" if found.binding is not None else ""
-        console.print(f"{clean(found.reason)}{where}", markup=False, soft_wrap=True)
-
-    state.show(data, render)
+    place = state.source.place(f"bindings[{found.binding}]")
+    where = f" ({place})" if found.binding is not None else ""
+    about = fields({key: data[key] for key in ("agent", "models", "session")})
+    state.show(data, [about, "", _tiers(state, found), f"{found.reason}{where}"])
 
 
 async def _resolve(state: State, address: Any) -> AgentRoute:
@@ -185,6 +171,7 @@ async def _follow(state: State, operation: str, params: Mapping[str, Any]) -> An
 def commands(ctx: typer.Context, as_json: JsonOption = False) -> None:
     """List the commands that plugins bring, beside those of `hookgate --help`."""
     from hookgate.cli.operation_commands import operations
+    from hookgate.kit.rendering import table
 
     state = state_of(ctx)
     rows = [
@@ -197,9 +184,4 @@ def commands(ctx: typer.Context, as_json: JsonOption = False) -> None:
         for row in sorted(operations(state), key=lambda row: str(row["command"]))
     ]
 
-    def render(console: Console) -> None:
-        from hookgate.kit.rendering import table
-
-        console.print(table(rows))
-
-    state.show({"commands": rows}, render)
+    state.show({"commands": rows}, table(rows))

@@ -18,7 +18,7 @@ import typer
 from hookgate.cli.state import JsonOption, State, state_of
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    pass
 
 HEADS = {
     "reads_external_data": "reads",
@@ -126,6 +126,8 @@ def init(
         hookgate init
         hookgate init --provider server --base-url http://127.0.0.1:11434/v1 --model qwen3
     """
+    from rich.text import Text
+
     del as_json  # Read by the state.
     from hookgate.core.domain.errors import StartError
 
@@ -142,17 +144,14 @@ def init(
     chosen = Interview(state).choose(named) if asks else _told(state, named)
     data, suggestion = _write(state, path, chosen)
 
-    def render(console: Console) -> None:
-        console.print(f"wrote {path}", style="bold green", markup=False, soft_wrap=True)
-        if data["key_file"]:
-            console.print(f"wrote {data['key_file']}", markup=False, soft_wrap=True)
-        console.print(f"policy profile: {suggestion.profile}")
-        for reason in suggestion.reasons:
-            console.print(f"  {reason}", style="dim", markup=False)
-        if not asks:
-            console.print("next: `hookgate config check`, then `hookgate chat`", markup=False)
-
-    state.show(data, render)
+    said = [Text(f"wrote {path}", style="bold green")]
+    if data["key_file"]:
+        said.append(Text(f"wrote {data['key_file']}"))
+    said.append(Text(f"policy profile: {suggestion.profile}"))
+    said += [Text(f"  {reason}", style="dim") for reason in suggestion.reasons]
+    if not asks:
+        said.append(Text("next: `hookgate config check`, then `hookgate chat`"))
+    state.show(data, said)
     if asks:
         _talk(state, path)
 

@@ -97,13 +97,9 @@ def new(
     kind = chosen[0] if chosen else PluginKind.RULE
     written = package(name, target, kind, example or COUNTING)
 
-    def render(console: Console) -> None:
-        for path in written:
-            console.print(f"wrote {path}", markup=False, soft_wrap=True)
-        console.print(f"next: pip install -e '{target}[test]', then pytest {target}", markup=False)
-
     data = {"plugin": name, "folder": str(target), "files": [str(path) for path in written]}
-    state_of(ctx).show(data, render)
+    then = f"next: pip install -e '{target}[test]', then pytest {target}"
+    state_of(ctx).show(data, [*(f"wrote {path}" for path in written), then])
 
 
 def package(
@@ -225,29 +221,26 @@ def _installed_since(state: State, rows: Sequence[Mapping[str, Any]]) -> list[di
 @app.command("list")
 def list_plugins(ctx: typer.Context, as_json: JsonOption = False) -> None:
     """List every plugin that is known, those that do not run included."""
+    from rich.text import Text
+
+    from hookgate.kit.rendering import table
+
     state = state_of(ctx)
     data = _known(state)
 
-    def render(console: Console) -> None:
-        from rich.text import Text
-
-        from hookgate.kit.rendering import table
-
-        rows = [
-            {
-                "plugin": Text(row["name"], style="bold"),
-                "state": Text(row["state"], style=_COLORS[row["state"]]),
-                "origin": row["origin"],
-                "hooks": len(row["hooks"]),
-                "requires": row["requires"],
-                "provides": row["provides"],
-                "": row["reason"] or Text(""),
-            }
-            for row in data["plugins"]
-        ]
-        console.print(table(rows))
-
-    state.show(data, render)
+    rows = [
+        {
+            "plugin": Text(row["name"], style="bold"),
+            "state": Text(row["state"], style=_COLORS[row["state"]]),
+            "origin": row["origin"],
+            "hooks": len(row["hooks"]),
+            "requires": row["requires"],
+            "provides": row["provides"],
+            "": row["reason"] or Text(""),
+        }
+        for row in data["plugins"]
+    ]
+    state.show(data, table(rows))
 
 
 @app.command()
@@ -261,21 +254,17 @@ def why(
     Example:
         hookgate plugins why memory
     """
+    from hookgate.kit.rendering import fields, one_line
+
     state = state_of(ctx)
     data = _known(state, name)
     said = {"why": data["why"]}
     row = {row["name"]: row for row in data["plugins"]}.get(name)
 
-    def render(console: Console) -> None:
-        from hookgate.kit.rendering import fields, one_line
-
-        console.print(one_line(said["why"]), soft_wrap=True, markup=False)
-        if row is not None and row["state"] == "running":
-            console.print(fields({key: row[key] for key in ("hooks", "requires", "provides")}))
-
-    state.show({**said, "plugin": row}, render)
-    if row is None:
-        raise typer.Exit(1)
+    told: list[Any] = [one_line(said["why"])]
+    if row is not None and row["state"] == "running":
+        told.append(fields({key: row[key] for key in ("hooks", "requires", "provides")}))
+    state.show({**said, "plugin": row}, told, failed=row is None)
 
 
 @app.command()
@@ -317,17 +306,13 @@ def bench(
     folder that is thrown away. A running gateway is left alone.
     """
     from hookgate.cli.trace import measure
+    from hookgate.kit.rendering import fields, table
 
     state = state_of(ctx)
     data = state.run(measure(state, turns, text))
 
-    def render(console: Console) -> None:
-        from hookgate.kit.rendering import fields, table
-
-        console.print(table(data["hooks"]))
-        console.print(fields({key: value for key, value in data.items() if key != "hooks"}))
-
-    state.show(data, render)
+    rest = {key: value for key, value in data.items() if key != "hooks"}
+    state.show(data, [table(data["hooks"]), fields(rest)])
 
 
 @app.command()
@@ -341,12 +326,12 @@ def doctor(ctx: typer.Context, as_json: JsonOption = False) -> None:
     state = state_of(ctx)
     findings = state.run(examine(state))
 
-    def render(console: Console) -> None:
-        _print_findings(console, findings)
-
-    state.show({"findings": findings}, render)
-    if any(finding["level"] == "problem" for finding in findings):
-        raise typer.Exit(1)
+    failed = any(finding["level"] == "problem" for finding in findings)
+    state.show(
+        {"findings": findings},
+        lambda console: _print_findings(console, findings),
+        failed=failed,
+    )
 
 
 def _print_findings(console: Console, findings: Sequence[Mapping[str, Any]]) -> None:

@@ -87,9 +87,8 @@ def turn(
             console.print()
             print_waterfall(console, trace, quiet=quiet)
 
-    state.show(trace.to_json(), render)
-    if trace.ending not in ("done", "awaiting_client"):
-        raise typer.Exit(1)
+    failed = trace.ending not in ("done", "awaiting_client")
+    state.show(trace.to_json(), render, failed=failed)
 
 
 def address_params(channel: str, account: str, peer: str, **more: str | None) -> dict[str, Any]:

@@ -12,8 +12,6 @@ from hookgate.cli.group import CommandGroup
 from hookgate.cli.state import JsonOption, State, state_of
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from hookgate.kit.content.workspaces import Workspaces, WorkspaceStanding
 
 app = typer.Typer(
@@ -97,9 +95,7 @@ def _standing(state: State, folder: Path | None) -> WorkspaceStanding:
 
 
 def _told(state: State, found: WorkspaceStanding) -> None:
-    def render(console: Console) -> None:
-        for line in _lines(found):
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+    from rich.text import Text
 
     data = {
         "workspace": str(found.workspace),
@@ -107,7 +103,7 @@ def _told(state: State, found: WorkspaceStanding) -> None:
         "digest": found.digest,
         "files": list(found.files),
     }
-    state.show(data, render)
+    state.show(data, map(Text, _lines(found)))
 
 
 def _lines(found: WorkspaceStanding) -> list[str]:
