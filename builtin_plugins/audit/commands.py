@@ -35,7 +35,6 @@ def verify(
 
     from hookgate.kit.rendering import verdict
 
-    del as_json  # Read by the state.
     state = state_of(ctx)
     heads = [] if head is None else _heads(head)
     found = state.ask("audit.verify", {"heads": heads})

@@ -108,9 +108,8 @@ class Plugin:
         return await self._awareness.registry.refresh(host)
 
     @hookimpl
-    async def list_tools(self, host: Host) -> Sequence[Tool]:
+    async def list_tools(self) -> Sequence[Tool]:
         """Bring the tools that tell what there is."""
-        del host
         pages = await asyncio.to_thread(self._reference().pages)
         return [
             tool(
@@ -142,9 +141,8 @@ class Plugin:
         ]
 
     @hookimpl
-    def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
+    def list_operations(self) -> Sequence[Operation[Any, Any]]:
         """Bring what shows cards and switches them."""
-        del host
         return operations_of(
             AwarenessOperations(self._awareness, self._explainer),
             CardOperations(self._awareness, self._explainer),
@@ -176,7 +174,6 @@ class Plugin:
         self, turn: Turn, capabilities: Capabilities
     ) -> Collection[str] | None:
         """Take away what is excluded, what the agent's profile lacks, what is not approved."""
-        del capabilities
         return self._awareness.withheld(turn.agent.name, turn.snapshot.cards)
 
     @hookimpl
@@ -240,7 +237,6 @@ class Plugin:
     @hookimpl
     async def after_turn(self, turn: Turn, outcome: Outcome | None) -> None:
         """Record what was decided, of turns that were refused or cancelled too."""
-        del outcome
         if turn.ephemeral:
             return
         awareness = self._awareness

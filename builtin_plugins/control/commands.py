@@ -33,7 +33,6 @@ def tail(
     Example:
         hookgate log tail --level warning --follow
     """
-    del as_json  # Read by the state.
     state = state_of(ctx)
     if state.run(state.running()) is None:
         raise StartError("no gateway runs with these settings, so there is no log of one")

@@ -221,9 +221,8 @@ class Plugin:
         return (await self._sources.refresh(host)).rows
 
     @hookimpl
-    def list_tools(self, host: Host) -> Sequence[Tool]:
+    def list_tools(self) -> Sequence[Tool]:
         """Bring the search, offered on every turn, and what reads on where a text was cut."""
-        del host
         made = tool(
             self.discover_capabilities,
             flags=Flags.none(),

@@ -46,7 +46,6 @@ class OwnModel:
         Raises:
             ProviderError: Always.
         """
-        del turn
         self._check(request)
         raise self._wrong(
             f"{request.model} makes vectors, and writes nothing", "ask /v1/embeddings"
@@ -59,7 +58,6 @@ class OwnModel:
         Raises:
             ProviderError: It cannot.
         """
-        del turn
         self._check(request)
         assert request.embed is not None, "it asks for vectors"
         texts = [one for one in request.embed.inputs if isinstance(one, str)]

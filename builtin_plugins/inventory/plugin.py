@@ -62,9 +62,8 @@ class Plugin:
         return [NativeSource(host, self._keeping), *self._runtimes]
 
     @hookimpl
-    def add_routes(self, host: Host, routes: Routes) -> None:
+    def add_routes(self, routes: Routes) -> None:
         """Name the errors of changes; the routes are those of the operations."""
-        del host
         routes.error_code(UNSUPPORTED, 422, "The capability cannot be changed so, by nobody.")
         routes.error_code(REFUSED, 422, "What was to be installed has not passed the scan.")
         routes.error_code(DISCONNECTED, 503, "The runtime of the capability cannot be reached.")

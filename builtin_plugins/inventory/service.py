@@ -437,7 +437,6 @@ class Opened:
             undo()
 
     def _noticed(self, switch: Switch) -> None:
-        del switch
         self._changed.set()
 
     async def _load(self) -> None:

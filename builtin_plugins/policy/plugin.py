@@ -133,7 +133,6 @@ class Plugin:
         self, turn: Turn, capabilities: Capabilities
     ) -> Collection[str] | None:
         """Take away the tools that are not the ones that were accepted."""
-        del capabilities
         return None if self._quarantine is None else await self._quarantine.withheld(turn)
 
     @hookimpl

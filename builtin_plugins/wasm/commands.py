@@ -58,7 +58,6 @@ def new(
     """
     from hookgate.builtin_plugins.wasm.kits.scaffold import create
 
-    del as_json  # Read by the state.
     target = folder or Path(name)
     written = create(name, target, lang, kind)
 
@@ -81,7 +80,6 @@ def inspect(
     Example:
         hookgate wasm inspect ./weather
     """
-    del as_json  # Read by the state.
     state = state_of(ctx)
     folder = folder_of(target)
     if folder is None:
@@ -109,7 +107,6 @@ def install(
     Example:
         hookgate wasm install ./weather
     """
-    del as_json  # Read by the state.
     state = state_of(ctx)
     place = folder_of(folder)
     if place is None:
@@ -167,7 +164,6 @@ def run(
     Example:
         hookgate wasm run ./echo echo '{"text": "hello"}'
     """
-    del as_json  # Read by the state.
     from rich.text import Text
 
     from hookgate.builtin_plugins.wasm.host.single_call import try_out

@@ -43,9 +43,8 @@ class Plugin:
             self._plugins = None
 
     @hookimpl
-    async def reloading(self, host: Host) -> Callable[[], None] | None:
+    async def reloading(self) -> Callable[[], None] | None:
         """Look again: folders come, change and go."""
-        del host
         return await self._open.look_again()
 
     @hookimpl
@@ -57,9 +56,8 @@ class Plugin:
         return lacking(self._settings.folders, host)
 
     @hookimpl
-    def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
+    def list_operations(self) -> Sequence[Operation[Any, Any]]:
         """Bring what shows plugins, and accepts them."""
-        del host
         return operations_of(WasmOperations(lambda: self._open))
 
     @property

@@ -290,7 +290,6 @@ class CardRegistry(ContentFolder["tuple[Card, ...]"]):
 
     def reads_workspace(self, host: Host) -> bool:
         """Whether the settings allow cards of the workspace."""
-        del host
         return self.settings.allow_workspace_cards
 
     async def read(

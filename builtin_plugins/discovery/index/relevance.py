@@ -184,7 +184,6 @@ def tag_of(relevance: Relevance, query: IndexQuery) -> Callable[[Capability], st
 
 def no_tag(row: Capability) -> str:
     """Name no tag."""
-    del row
     return ""
 
 

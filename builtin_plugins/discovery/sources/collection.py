@@ -378,7 +378,6 @@ class Sources(ContentFolder[Collected]):
 
     def publish(self, host: Host, before: Collected) -> None:
         """Register the rows."""
-        del before
         host.capabilities.replace(self._source, self.found.rows)
         host.log.info("capabilities changed", rows=len(self.found.rows))
 

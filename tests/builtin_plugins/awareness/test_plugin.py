@@ -55,7 +55,7 @@ async def listed(turn: Turn, detail: str | None = None, **more: Any) -> Any:
     attach(host, memory, sanitize=sanitize)
     arguments = more if detail is None else {"detail": detail, **more}
     async with plugin.lifespan(host):
-        made, *_ = await plugin.list_tools(host)
+        made, *_ = await plugin.list_tools()
         assert compile_schema(made.schema)(arguments) == []
         assert made.run is not None
         result = await made.run(turn, arguments)
@@ -124,7 +124,7 @@ async def test_long_list_is_cut_and_the_rest_counted() -> None:
 
 
 async def test_flags_of_all_tools_are_declared_and_only_the_list_is_always_there() -> None:
-    made = await Plugin(AwarenessSettings()).list_tools(make_host())
+    made = await Plugin(AwarenessSettings()).list_tools()
     assert [one.name for one in made if one.always_on] == ["list_capabilities"]
     assert {one.flags for one in made} == {Flags.none()}
 

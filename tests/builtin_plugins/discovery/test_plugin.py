@@ -58,7 +58,7 @@ def plugin_of(sanitize: Any = keep, **settings: Any) -> tuple[Plugin, Tool]:
     plugin = Plugin(DiscoverySettings(watch=False, **settings))
     # Without an embedder, so that words alone count here.
     plugin._discoverer(host)
-    made, _ = plugin.list_tools(host)
+    made, _ = plugin.list_tools()
     return plugin, made
 
 

@@ -57,7 +57,6 @@ def backup(
 
     from hookgate.builtin_plugins.storage.backup import back_up
 
-    del as_json  # Read by the state.
     state = state_of(ctx)
     if str(target) == CHECK and copy is not None:
         _check(state, copy.expanduser())
@@ -94,7 +93,6 @@ def restore(
 
     from hookgate.builtin_plugins.storage.backup import put_back
 
-    del as_json  # Read by the state.
     state = state_of(ctx)
     places = put_back(_kept(state, keys=True), source.expanduser(), force=force)
 

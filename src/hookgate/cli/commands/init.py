@@ -128,7 +128,6 @@ def init(
     """
     from rich.text import Text
 
-    del as_json  # Read by the state.
     from hookgate.core.domain.errors import StartError
 
     state = state_of(ctx)

@@ -86,7 +86,6 @@ def new(
     Example:
         hookgate plugins new acme_rules
     """
-    del as_json  # Read by the state.
     asked = {PluginKind.TOOL: tool, PluginKind.PROVIDER: provider, PluginKind.CARDS: cards}
     chosen = [kind for kind, wanted in asked.items() if wanted]
     if len(chosen) > 1:

@@ -79,7 +79,6 @@ class ContentFolder(ABC, Generic[T]):
 
     def reads_workspace(self, host: Host) -> bool:
         """Whether what the workspace brings is asked about at all."""
-        del host
         return True
 
     # -- reading -----------------------------------------------------------

@@ -77,7 +77,6 @@ class ScriptedModel:
 
     async def stream(self, turn: Turn, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Play the next step."""
-        del turn
         self.requests.append(request)
         step = self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
         try:
