@@ -419,6 +419,11 @@ class Injected:
     score: float
     tokens: int
 
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a line of the file has it."""
+        score = round(self.score, 4)
+        return {"id": self.id, "relevanceScore": score, "tokensUsed": self.tokens}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRecord:
@@ -452,10 +457,7 @@ class TurnRecord:
             "sessionKey": self.session,
             "sessionType": self.session_type,
             "routerTags": list(self.tags),
-            "injected": [
-                {"id": card.id, "relevanceScore": round(card.score, 4), "tokensUsed": card.tokens}
-                for card in self.injected
-            ],
+            "injected": [card.to_json() for card in self.injected],
             "totalTokens": self.tokens,
             "selectionTimeMs": round(self.selection_ms, 3),
         }

@@ -326,7 +326,8 @@ class Keeper:
             also=known if some else None,
             floor=None if turn is None else lambda near: setattr(turn, "near", near),
         )
-        episodes.note_no_facts(empty, moment)
+        if empty:
+            episodes.note_no_facts(empty, moment)
         facts = [hit for hit in facts if hit.kind == "note" or hit.turn not in without]
         if turn is not None:
             turns = worthy(turns)

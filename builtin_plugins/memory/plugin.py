@@ -19,6 +19,7 @@ from hookgate import (
     ModelRequest,
     Operation,
     Outcome,
+    PartStanding,
     Said,
     Store,
     StoreError,
@@ -66,6 +67,7 @@ class Plugin:
         self._started = self._settings = settings
         self._host: Host | None = None
         self._keeper: Keeper | None = None
+        self._recalls: PartStanding | None = None
 
     def take_settings(self, settings: MemorySettings) -> Collection[str]:
         """Take over changed settings; return the keys that wait for a restart."""
@@ -77,6 +79,7 @@ class Plugin:
     async def lifespan(self, host: Host) -> AsyncIterator[None]:
         """Open what is kept, and follow what is said."""
         self._host, store = host, host.get(STORE)
+        self._recalls = host.standing(RECALL)
         conversations = None
         if store is None:
             host.standing(PART).bad(
@@ -141,8 +144,10 @@ class Plugin:
     @hookimpl
     async def before_context_build(self, turn: Turn, context: ContextBuilder) -> None:
         """Show what answers the message, of what is not in the window of the history."""
-        keeper, host, settings = self._keeper, self._host, self._settings
-        if keeper is None or host is None or not settings.recall or context.stage != "start":
+        keeper, host, settings, recalls = self._keeper, self._host, self._settings, self._recalls
+        if keeper is None or host is None or recalls is None:
+            return
+        if not settings.recall or context.stage != "start":
             return
         # Whoever keeps the conversation knows it; and a nested turn speaks with a model.
         if turn.plan.history == "client" or turn.parent is not None:
@@ -165,12 +170,12 @@ class Plugin:
                 await pack(host, found[:MOST_LINES], here, packing)
         except TimeoutError:
             why = f"it took longer than {settings.recall_seconds:g} s: a turn went on without"
-            host.standing(RECALL).bad(why)
+            recalls.bad(why)
             return
         except StoreError as error:
-            host.standing(RECALL).bad(f"turns go on without what they would recall: {error}")
+            recalls.bad(f"turns go on without what they would recall: {error}")
             return
-        host.standing(RECALL).good()
+        recalls.good()
         recalled = Recalled()
         for block, lines in blocks_of(packing):
             recalled.sources[context.add(block)] = lines

@@ -298,4 +298,4 @@ def billed(ending: Ending, used: Usage) -> bool:
         ending: How it ended.
         used: What it is charged, as `charged` has said.
     """
-    return ending.sent and (used.total > 0 or ending.started or ending.kind not in UNBILLED)
+    return ending.sent and (ending.started or ending.kind not in UNBILLED or used.total > 0)

@@ -58,11 +58,16 @@ and less than the hook's own limit, which would only say that metering is slow."
 
 @dataclass(slots=True)
 class _Open:
-    """A call between `before_model_call` and `after_model_call`."""
+    """A call between `before_model_call` and `after_model_call`.
+
+    Attributes:
+        own: The rules that the key brings which has started the turn.
+    """
 
     tariff: Tariff
     row: LedgerRow
     began: datetime
+    own: Sequence[LimitRule]
     bound: int = 0
     wants: Sequence[tuple[LimitRule, Want]] = ()
     hold: Hold | None = None
@@ -101,13 +106,15 @@ class Gate:
         await self.prices.load()
         now = self.host.clock.now()
         tariff, row = self.prices.of(request.model, now), LedgerRow.of(turn, request, now)
-        call = self._open[request.call_id] = _Open(tariff, row, now)
-        refusal = await self._unfit(turn, now) or await self._reserve(turn, request, call, now)
+        own = self._own(turn)
+        call = self._open[request.call_id] = _Open(tariff, row, now, own or ())
+        refusal = await self._unfit(turn, own, now)
+        refusal = refusal or await self._reserve(turn, request, call, now)
         if refusal is not None:
             self.host.metric(REFUSED, code=refusal.code)
         return refusal
 
-    async def _unfit(self, turn: Turn, now: datetime) -> Refusal | None:
+    async def _unfit(self, turn: Turn, own: Sequence[LimitRule] | None, now: datetime) -> Refusal | None:
         """Say why no call of this turn may be made, whatever it takes."""
         if self.ledger.behind:
             return Refusal(
@@ -116,7 +123,7 @@ class Gate:
                 action="see `hookgate status`; the ledger is written as soon as its store works",
             )
         root = turn.root
-        if self._own(turn) is None:
+        if own is None:
             return Refusal(
                 code="budget_unavailable",
                 message=f"what the key {root.principal.key!r} may use cannot be read",
@@ -146,10 +153,11 @@ class Gate:
     async def _reserve(
         self, turn: Turn, request: ModelRequest, call: _Open, now: datetime
     ) -> Refusal | None:
-        call.wants = list(self._wanted(turn, request, call.tariff, now))
-        if (refusal := self.ruling.unkept([rule for rule, _ in call.wants])) is not None:
-            return refusal
-        self._note(turn, call)
+        if self.ruling.rules or call.own:
+            call.wants = list(self._wanted(turn, request, call.tariff, call.own, now))
+            if (refusal := self.ruling.unkept([rule for rule, _ in call.wants])) is not None:
+                return refusal
+            self._note(turn, call)
         try:
             wants = [want for _, want in call.wants]
             outcome = await self._reserved(wants, self._record(turn, request, call))
@@ -205,12 +213,14 @@ class Gate:
             self.budgets.drop(found[1])
 
     def _wanted(
-        self, turn: Turn, request: ModelRequest, tariff: Tariff, now: datetime
+        self,
+        turn: Turn,
+        request: ModelRequest,
+        tariff: Tariff,
+        own: Sequence[LimitRule],
+        now: datetime,
     ) -> Iterator[tuple[LimitRule, Want]]:
         """Yield each rule that the call falls under, and what it needs of it."""
-        own = self._own(turn) or ()
-        if not (self.ruling.rules or own):
-            return
         amounts: dict[Unit, int] = {"requests": 1, "parallel": 1}
         for rule, key in self.ruling.counters(subjects(turn, request), now, turn.root.id, own):
             if rule.unit not in amounts:
@@ -315,11 +325,11 @@ class Gate:
             now: The time.
             falling: Whether only the budgets count that fall back to another model.
         """
-        tariff = self.prices.of(request.model, now)
+        tariff, own = self.prices.of(request.model, now), self._own(turn) or ()
         while True:
             pairs = [
                 (rule, want)
-                for rule, want in self._wanted(turn, request, tariff, now)
+                for rule, want in self._wanted(turn, request, tariff, own, now)
                 if rule.unit in ("tokens", "usd") and (rule.over == "fallback" or not falling)
             ]
             wants = [want for _, want in pairs]
@@ -384,15 +394,9 @@ class Gate:
         call = self._open.pop(request.call_id, None)
         if call is None:
             return None
-        used = self._charged(turn, request, ending, usage, call.bound)
+        used = self._charged(turn, request, ending, usage, call)
         now = self.host.clock.now()
-        by_unit: dict[Unit, int] = {
-            "tokens": used.total,
-            "usd": call.tariff.cost(used) if billed(ending, used) else 0,
-            "requests": int(ending.sent),
-            "parallel": 0,
-        }
-        amounts = [by_unit[rule.unit] for rule, _ in call.wants]
+        amounts = _amounts(call, ending, used) if call.wants else []
         charged_to = {
             want.key: min(amount, MOST)
             for (_, want), amount in zip(call.wants, amounts, strict=True)
@@ -410,11 +414,11 @@ class Gate:
         return row
 
     def _charged(
-        self, turn: Turn, request: ModelRequest, ending: Ending, usage: Usage | None, bound: int
+        self, turn: Turn, request: ModelRequest, ending: Ending, usage: Usage | None, call: _Open
     ) -> Usage:
         """Return what a call is charged, and learn of it where budgets go by what is learned."""
-        used = charged(request, ending, usage, lambda: bound)
-        if not (self.ruling.rules or self._own(turn)):
+        used = charged(request, ending, usage, lambda: call.bound)
+        if not (self.ruling.rules or call.own):
             return used
         with suppress(TypeError, ValueError):
             # Options that no JSON can hold teach nothing; `_bound` has said so.
@@ -480,3 +484,14 @@ class Gate:
         for turn, _ in list(self._of_turns.values()):
             if turn.ending is not None:
                 self.forget(turn)
+
+
+def _amounts(call: _Open, ending: Ending, used: Usage) -> Sequence[int]:
+    """Return how much of each of its wants a call has used."""
+    by_unit: dict[Unit, int] = {
+        "tokens": used.total,
+        "usd": call.tariff.cost(used) if billed(ending, used) else 0,
+        "requests": int(ending.sent),
+        "parallel": 0,
+    }
+    return [by_unit[rule.unit] for rule, _ in call.wants]

@@ -505,8 +505,11 @@ class SessionGuard:
         )
 
     def _of(self, session: str) -> _Burn:
-        burn = self._burns.setdefault(session, _Burn())
-        self._burns.move_to_end(session)
+        burn = self._burns.get(session)
+        if burn is not None:
+            self._burns.move_to_end(session)
+            return burn
+        burn = self._burns[session] = _Burn()
         if len(self._burns) > SESSIONS:
             self._burns.popitem(last=False)
         return burn

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, tuple_, update
@@ -614,6 +615,7 @@ def _changed(key: str, session: _Session) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=256)
 def _labels(text: str) -> Taint:
     return frozenset(json.loads(text))
 

@@ -144,7 +144,11 @@ class Tail:
         """Return the messages of the last `turns` turns; `read` reads what the store has."""
         first = self.standing.turns - turns
         return tuple(
-            [one.known or read(one.body) for one in self.messages if one.turn_number > first]
+            [
+                (one.known if one.lent else one.message) or read(one.body)
+                for one in self.messages
+                if one.turn_number > first
+            ]
         )
 
 

@@ -46,6 +46,8 @@ NAME = "telemetry"
 PART = "telemetry.otel"
 HERE = "hookgate.builtin_plugins.telemetry"
 Taker: TypeAlias = Callable[[float], None]
+_Series: TypeAlias = tuple[RecordSource, float | None, Sequence[Taker]]
+"""What is read of each record, its figure where that is always the same, and who takes it."""
 
 MOST_SERIES = 10_000
 """Sets of values that records are told apart by; the takers of further ones are looked up anew."""
@@ -83,7 +85,7 @@ class Plugin:
         self._figures: tuple[Figures, ...] = ()
         self._instruments = Instruments(())
         self._gathered = 0
-        self._takers: dict[Hashable, Sequence[tuple[RecordSource, Sequence[Taker]]]] = {}
+        self._takers: dict[Hashable, Sequence[_Series]] = {}
         self._host: Host
         self._parts: set[str] = set()
 
@@ -174,25 +176,27 @@ class Plugin:
         declared()
 
     def _take(self, record: MetricRecord) -> None:
-        parts = self._instruments.parts(record)
+        parts = self._instruments.parts.get(record.name)
         if parts is None:
             for reading in self._instruments.readings(record):
                 for take in self._taking(reading):
                     take(reading.value)
             return
         for part in parts:
-            for fields in part.rows(record):
+            rows = part.readers[0][1].rows(record.fields) if part.each else (record.fields,)
+            for fields in rows:
                 key = part.key_of(fields)
                 series = None if key is None else self._takers.get(key)
                 if series is None:
-                    found = part.series(fields)
-                    series = [(source, self._taking(reading)) for source, reading in found]
+                    series = [
+                        (source, None if source.value else source.figure({}), self._taking(reading))
+                        for source, reading in part.series(fields)
+                    ]
                     if key is not None and len(self._takers) < MOST_SERIES:
                         self._takers[key] = series
-                for source, takers in series:
-                    if (field := source.value) and field not in fields:
-                        continue
-                    value = source.figure(fields)
+                for source, value, takers in series:
+                    if source.value in fields:
+                        value = source.figure(fields)
                     if value is not None:
                         for take in takers:
                             take(value)

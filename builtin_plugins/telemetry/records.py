@@ -120,10 +120,6 @@ class RecordPart(NamedTuple):
     readers: Sequence[tuple[Instrument, RecordSource]]
     labels: Sequence[tuple[str, bool]]
 
-    def rows(self, record: MetricRecord) -> Sequence[Mapping[str, Any]]:
-        """Return what is read of `record`."""
-        return self.readers[0][1].rows(record.fields) if self.each else (record.fields,)
-
     def key_of(self, fields: Mapping[str, Any]) -> Hashable | None:
         """Return what says which series a row belongs to; None where nothing can."""
         found = fields.get
@@ -144,25 +140,24 @@ class RecordPart(NamedTuple):
 
 
 class Instruments:
-    """The instruments that were declared, by the records that they read."""
+    """The instruments that were declared, by the records that they read.
+
+    Attributes:
+        parts: What is read of the records of each name that an instrument reads.
+    """
 
     def __init__(self, declared: Iterable[Instrument]) -> None:
         self._by_record: dict[str, list[tuple[Instrument, RecordSource]]] = {}
         for one in declared:
             for source in one.sources:
                 self._by_record.setdefault(source.record, []).append((one, source))
-        self._parts: dict[str, list[RecordPart]] = {}
+        self.parts: dict[str, list[RecordPart]] = {}
         for name, readers in self._by_record.items():
             for each in sorted({source.each for _, source in readers}):
                 some = [(one, source) for one, source in readers if source.each == each]
                 labels = {(by.field or by.name, by.truth) for one, _ in some for by in one.labels}
-                self._parts.setdefault(name, []).append(
-                    RecordPart(name, each, some, sorted(labels))
-                )
-
-    def parts(self, record: MetricRecord) -> Sequence[RecordPart] | None:
-        """Return what is read of `record`; None where it stands in no metric of its own."""
-        return self._parts.get(record.name)
+                part = RecordPart(name, each, some, sorted(labels))
+                self.parts.setdefault(name, []).append(part)
 
     def readings(self, record: MetricRecord) -> list[Reading]:
         """Return what `record` says. Raises nothing, whatever is in its fields."""

@@ -437,19 +437,21 @@ class PartStanding:
         Args:
             why: What is wrong, and what comes of it; "" where it works again.
         """
-        told, why = self.standings, self.standings.redact(why)
         if not why:
-            if told.degraded.pop(self.part, None) is not None:
-                told.log.info("recovered", part=self.part)
-                told.publish(Event("recovered", {"part": self.part}, scope="read"))
-        elif told.degraded.get(self.part) != why:
+            self.good()
+            return
+        told, why = self.standings, self.standings.redact(why)
+        if told.degraded.get(self.part) != why:
             told.degraded[self.part] = why
             told.log.warning("degraded", part=self.part, why=why)
             told.publish(Event("degraded", {"part": self.part, "why": why}, scope="read"))
 
     def good(self) -> None:
         """Say that it works again."""
-        self.bad("")
+        told = self.standings
+        if told.degraded.pop(self.part, None) is not None:
+            told.log.info("recovered", part=self.part)
+            told.publish(Event("recovered", {"part": self.part}, scope="read"))
 
     def unready(self, why: str) -> None:
         """Say that balancers are to send new work elsewhere: `/ready` is 503 for as long.

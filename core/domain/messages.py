@@ -195,7 +195,7 @@ class Message(WirePart):
             "role": self.role,
             "parts": [PART_FORMS.to_json(part) for part in self.parts],
             "taint": sorted(self.taint),
-            "provenance": self.provenance.value,
+            "provenance": str(self.provenance),
             "id": self.id,
             "turn": self.turn,
             **({"principal": self.principal} if self.principal else {}),

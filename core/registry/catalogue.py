@@ -192,8 +192,8 @@ class Catalogue:
 
 def capability_version(host: Host) -> int:
     """Return the version of all that `capability_rows` returns; each change makes it grow."""
-    registries = (host.tools, host.channels, host.capabilities, host.descriptions, host.cards)
-    return sum(registry.version for registry in registries)
+    named = host.tools.version + host.channels.version + host.cards.version
+    return named + host.capabilities.version + host.descriptions.version
 
 
 def capability_rows(host: Host) -> dict[str, Capability]:

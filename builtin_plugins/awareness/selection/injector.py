@@ -345,7 +345,7 @@ class TurnCards:
             "turn": turn.id,
             "on": self.on,
             "routerTags": list(record.tags),
-            "injected": record.to_json()["injected"],
+            "injected": [card.to_json() for card in record.injected],
             "totalTokens": record.tokens,
             "selectionTimeMs": round(record.selection_ms, 3),
             "passedOver": {

@@ -241,15 +241,16 @@ class SearchEngine:
             index = await asyncio.shield(task)
         elif len(self._indexes) > 1:
             self._indexes.move_to_end(capabilities.version)
-        self._fill_later()
-        self._tell()
+        embedder = self._around.embedder()
+        self._fill_later(embedder)
+        self._tell(embedder)
         return index
 
-    def _tell(self) -> None:
+    def _tell(self, embedder: Embedder | None) -> None:
         """Say in `status` that searches go by words alone, and why; or that they do not."""
         newest = self._indexes[max(self._indexes)]
         # What has failed is said as what does not work.
-        what = "" if self.problem else words_alone(self._around.embedder(), newest)
+        what = "" if self.problem else words_alone(embedder, newest)
         if what != self._told:
             self._told = what
             self._around.standing(PART).note(what)
@@ -308,11 +309,10 @@ class SearchEngine:
 
     # -- vectors -------------------------------------------------------------
 
-    def _fill_later(self) -> None:
+    def _fill_later(self, embedder: Embedder | None) -> None:
         if self._filling is not None and not self._filling.done():
             return
         newest = self._drafts[max(self._drafts)]
-        embedder = self._around.embedder()
         if embedder is None or not (newest.missing or newest.fingerprint != embedder.fingerprint):
             return
         if self._around.clock() - self._failed_at < RETRY_SECONDS:
@@ -344,7 +344,7 @@ class SearchEngine:
                 return
             if whole:
                 self._recover()
-                self._tell()
+                self._tell(self._around.embedder())
                 await self.save()
                 if max(self._drafts) == version:
                     return
@@ -408,7 +408,7 @@ class SearchEngine:
         if why != self.problem:
             self.problem = why
             self._around.standing(PART).bad(f"{why}; search goes by words alone")
-        self._tell()
+        self._tell(self._around.embedder())
 
     # -- kept on disk --------------------------------------------------------
 

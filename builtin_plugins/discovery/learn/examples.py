@@ -303,9 +303,11 @@ class Examples:
         Not to where the conversations end, since turns run that are not heard yet, but to where
         they ended the last time: in between, as many turns as this were heard to their end.
         """
-        conversations = self._conversations()
         self._heard += 1
-        if conversations is None or self._mark is None or self._heard % OFTEN:
+        if self._mark is None or self._heard % OFTEN:
+            return
+        conversations = self._conversations()
+        if conversations is None:
             return
         assert self._kept is not None, "what is durable is kept"
         try:

@@ -147,7 +147,10 @@ class LearnedCache:
 
     def of(self, scope: str, examples: ExampleSet) -> Learned | None:
         """Return the examples of a scope with their vectors; None where they are not there."""
-        embedder, known = self._embedder(), self._scopes.get(scope)
+        known = self._scopes.get(scope)
+        if known is None and not examples.texts:
+            return None
+        embedder = self._embedder()
         if known is not None:
             self._scopes.move_to_end(scope)
             if embedder is not None and embedder.fingerprint != known.fingerprint:

@@ -65,9 +65,9 @@ def used_well(turn: Turn, outcome: Outcome | None, *, judged_only: bool = False)
         outcome: How it went; None where nobody knows.
         judged_only: Whether the core's own rough judgement does not count.
     """
-    if outcome is None or outcome.status != "success" or not _typed(turn):
+    if not turn.calls or outcome is None or outcome.status != "success":
         return ()
-    if outcome.claimed:
+    if outcome.claimed or not _typed(turn):
         return ()
     if judged_only and outcome.source == HEURISTIC:
         return ()
@@ -363,17 +363,15 @@ class ExampleView:
     def of_scope(self, scope: str) -> ExampleSet:
         """Return the examples of `scope`; the same object as long as nothing has changed."""
         known = self._sets.get(scope)
-        if known is None:
+        if known is None and (version := self._versions.get(scope)) is not None:
             rows = self.matching(scope=scope, capability=None, folded=None)
-            known = ExampleSet(
-                self._versions.get(scope, 0),
+            known = self._sets[scope] = ExampleSet(
+                version,
                 tuple(row.text for row in rows),
                 tuple(row.capability for row in rows),
                 frozenset(place for place, row in enumerate(rows) if row.foreign),
             )
-            if scope in self._versions:
-                self._sets[scope] = known
-        return known
+        return known or NO_EXAMPLES
 
     def _levels(self, example: Example) -> tuple[Level, Level, Level]:
         owner = (example.scope, example.capability)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from math import lcm
+from operator import attrgetter
 from typing import NamedTuple
 
 from hookgate import Usage
@@ -17,6 +18,7 @@ ZERO = Decimal(0)
 MOST_OUTPUT = 10**9
 """Tokens of output that cost nothing, of which there is no end."""
 CACHED = ("cache_read_tokens", "cache_write_tokens", "cache_write_hour_tokens")
+_cached_of = attrgetter(*CACHED)
 
 
 class Rate(NamedTuple):
@@ -170,6 +172,8 @@ class Tariff:
 
         Rounded down: never more than was saved.
         """
+        if not any(_cached_of(usage)):
+            return 0
         size, rates = usage.total_input, self._exact
         usual = rates["input_tokens"].at(size)
         parts = 0

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -208,11 +209,12 @@ MAX_ID = 64
 """Characters of the longest id of a tool call that every provider takes."""
 
 
+@lru_cache(maxsize=4096)
 def safe_id(call_id: str) -> str:
     """Return a tool call's id in the characters that every provider takes.
 
     A conversation may have begun at another provider, with other ids. Long ones that begin
-    alike stay different.
+    alike stay different. Each request with the call in its history asks for it again.
     """
     safe = _UNSAFE.sub("_", call_id) or "_"
     if len(safe) <= MAX_ID:
@@ -323,55 +325,59 @@ def carried(provider: str, request: ModelRequest, protocol: str) -> Iterable[Mes
 NO_RESULT = "This call has no result: it was not run, or its result was not kept."
 
 
-def paired(messages: Iterable[Message]) -> Iterator[Message]:
-    """Yield `messages` so that behind each message with calls stand exactly their results.
+def paired(messages: Iterable[Message]) -> list[Message]:
+    """Return `messages` so that behind each message with calls stand exactly their results.
 
     A missing result becomes an error result. A result without a call becomes text of the
     user's side, so that nothing that was read is lost.
     """
-    waiting: list[ToolUse] = []
+    found: list[Message] = []
+    waiting: Sequence[ToolUse] = ()
     for message in messages:
         if message.plain and not waiting:
-            yield message
+            found.append(message)
             continue
         results = message.tool_results
         if waiting and _answers(message, results, waiting):
-            waiting.clear()
-            yield message
+            waiting = ()
+            found.append(message)
             continue
         if waiting:
             given = {part.tool_use_id: part for part in results}
             answered = [given.pop(use.id) if use.id in given else _missing(use) for use in waiting]
-            yield Message(role="tool", parts=tuple(answered), id=f"{message.id}/results")
+            found.append(Message(role="tool", parts=tuple(answered), id=f"{message.id}/results"))
             message = _without_results(message, set(given))
         elif results:
             message = _without_results(message, {one.tool_use_id for one in results})
-        waiting = list(message.tool_uses) if message.role == "assistant" else []
+        waiting = message.tool_uses if message.role == "assistant" else ()
         if message.parts:
-            yield message
+            found.append(message)
     if waiting:
-        yield Message(role="tool", parts=tuple(_missing(use) for use in waiting))
+        found.append(Message(role="tool", parts=tuple(_missing(use) for use in waiting)))
+    return found
 
 
-def turns_taken(messages: Iterable[Message]) -> Iterator[Message]:
-    """Yield `messages` with blocks in one with the user's message behind them.
+def turns_taken(messages: Iterable[Message]) -> list[Message]:
+    """Return `messages` with blocks in one with the user's message behind them.
 
     Templates of many models refuse two messages of a user in a row.
     """
+    found: list[Message] = []
     blocks: Message | None = None
     for message in messages:
         if blocks is not None:
             if message.role == "user":
                 message = replace(message, parts=(*blocks.parts, *message.parts))
             else:
-                yield blocks
+                found.append(blocks)
             blocks = None
-        if message.is_context:
+        if message.role == "user" and message.is_context:
             blocks = message
         else:
-            yield message
+            found.append(message)
     if blocks is not None:
-        yield blocks
+        found.append(blocks)
+    return found
 
 
 def neighbours_joined(messages: Iterable[Message]) -> Iterator[Message]:

@@ -18,6 +18,7 @@ import socket
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -120,6 +121,7 @@ def _counted(client: IPAddress | None) -> str:
     return "unknown" if client is None else address_key(client)
 
 
+@lru_cache(maxsize=1024)
 def _shown(client: IPAddress | None) -> str:
     """Return a client's address as plugins are told it."""
     return "" if client is None else str(client)

@@ -73,6 +73,7 @@ def canonical_address(address: str) -> IPAddress | None:
     return mapped or parsed
 
 
+@lru_cache(maxsize=1024)
 def address_key(address: IPAddress) -> str:
     """Return what attempts are counted by: an IPv4 address, or an IPv6 network of 64 bits.
 
@@ -273,7 +274,9 @@ class Proxies:
 
     def trusts(self, address: IPAddress | None) -> bool:
         """Whether `address` is a proxy that is believed."""
-        return address is not None and any(address in network for network in self._networks)
+        if address is None or not self._networks:
+            return False
+        return any(address in network for network in self._networks)
 
     def client(self, peer: IPAddress, headers: CIMultiDictProxy[str]) -> IPAddress:
         """Return the client's address: the last one in the chain that is no trusted proxy."""
