@@ -65,15 +65,15 @@ class Plugin:
     async def lifespan(self, host: Host) -> AsyncIterator[None]:
         """Open the trail and offer it; write what is on its way before closing."""
         self._sealer = await self._made_sealer(host)
-        keeper = await self._keeper(host, self._sealer)
+        keeper, unwritten = await self._keeper(host, self._sealer), host.standing(UNWRITTEN)
         trail = self._trail = Trail(
             keeper,
             host.clock,
             host.secrets,
-            failed=lambda error: host.standing(UNWRITTEN).bad(
+            failed=lambda error: unwritten.bad(
                 f"an outcome of a tool call could not be recorded: {error}"
             ),
-            worked=lambda: host.standing(UNWRITTEN).good(),
+            worked=unwritten.good,
         )
         host.provide(AUDIT, trail)
         if self._settings.metrics.enabled:

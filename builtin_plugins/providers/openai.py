@@ -350,7 +350,8 @@ def _messages(
     """
     if message.role == "tool":
         parts = message.tool_results
-        shown = [item for part in parts for item in _shown(part, write_id)]
+        media = [part for part in parts if not isinstance(part.content, str)]
+        shown = [item for part in media for item in _shown(part, write_id)]
         results = [_result(part, write_id, wire) for part in parts]
         return [*results, {"role": "user", "content": shown}] if shown else results
     if message.role == "assistant":

@@ -108,6 +108,10 @@ class Opaque(WirePart):
 
 Part: TypeAlias = ContentPart | ToolUse | ToolResultPart | Opaque
 
+FIXED = frozenset((Text, ToolResultPart))
+"""Parts in which nobody can change anything; the dictionaries of calls and of opaque data are
+whoever's who has got them."""
+
 PART_FORMS = PartForms(
     {
         **CONTENT_FORMS.types,
@@ -133,6 +137,7 @@ class Message(WirePart):
         principal: The id of who sent it, of a message that began a turn.
         created: When it was made, in UTC.
         counted: A counter, and how many tokens that has found in it; see `core.turn.context`.
+        sized: What it is made of, once somebody has looked; see `kit.tokens.bounds.sizes_of`.
         plain: Whether it is one text and nothing else, as most are: long histories are walked over
             several times a turn, and such a message has nothing to be looked for.
     """
@@ -146,6 +151,7 @@ class Message(WirePart):
     principal: str = ""
     created: datetime = field(default_factory=lambda: datetime.now(UTC))
     counted: tuple[object, int] | None = field(default=None, init=False, repr=False, compare=False)
+    sized: Any = field(default=None, init=False, repr=False, compare=False)
     plain: bool = field(default=False, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -173,6 +179,8 @@ class Message(WirePart):
         """Whether it is what the gateway has put beside what was said: blocks, and nothing else."""
         if self.role != "user" or not self.parts:
             return False
+        if self.plain and isinstance(text := self.parts[0], Text):
+            return text.source != ""
         return all(isinstance(part, Text) and part.source != "" for part in self.parts)
 
     @property

@@ -100,6 +100,7 @@ class Tool(WirePart):
             which is never read as yes.
         admitted: Whether the gateway has checked this very value; `replace` makes another one.
         counted: A counter, and the tokens that it has found in `declaration`, of an admitted tool.
+        declared: The `declaration`, once somebody has asked an admitted tool for it.
         offered: What it is offered as, where a request brings it, and nobody believes its flags.
     """
 
@@ -121,19 +122,19 @@ class Tool(WirePart):
     admitted: bool = field(default=False, init=False, repr=False, compare=False)
     counted: tuple[object, int] | None = field(default=None, init=False, repr=False, compare=False)
     offered: Tool | None = field(default=None, init=False, repr=False, compare=False)
-    _declared: str = field(default="", init=False, repr=False, compare=False)
+    declared: str = field(default="", init=False, repr=False, compare=False)
     _check: SchemaCheck | None = field(default=None, init=False, repr=False, compare=False)
     _digest: str = field(default="", init=False, repr=False, compare=False)
 
     @property
     def declaration(self) -> str:
         """What a request says of it, as JSON; kept of a tool that was admitted and so stays."""
-        if self._declared:
-            return self._declared
+        if self.declared:
+            return self.declared
         named = {"name": self.name, "description": self.description, "schema": dict(self.schema)}
         text = canonical(named).decode()
         if self.admitted:
-            object.__setattr__(self, "_declared", text)
+            object.__setattr__(self, "declared", text)
         return text
 
     def wrong_arguments(self, arguments: Mapping[str, Any]) -> Sequence[str]:

@@ -440,7 +440,15 @@ def _copied(value: Any, texts: list[str]) -> Any:
             copy[key] = item
         return copy
     if isinstance(value, list | tuple):
-        return [_copied(item, texts) for item in value]
+        listed = []
+        for item in value:
+            kind = type(item)
+            if kind is str:
+                texts.append(item)
+            elif kind not in _FIGURES:
+                item = _copied(item, texts)
+            listed.append(item)
+        return listed
     if isinstance(value, str):
         texts.append(value)
     return value

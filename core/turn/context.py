@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from hookgate.core.domain.descriptors import KIND_PATTERN
 from hookgate.core.domain.messages import (
     CLEAN,
+    FIXED,
     Message,
     Opaque,
     Part,
@@ -139,14 +140,14 @@ class Context:
 def message_tokens(message: Message, counter: TokenCounter) -> int:
     """Return how many tokens a message takes, tool calls and results included.
 
-    What a message of text takes is kept with it, since nobody can change that one: each turn of a
-    session, and each request of a turn, counts all messages before it.
+    What a message of text or of results takes is kept with it, since nobody can change that one:
+    each turn of a session, and each request of a turn, counts all messages before it.
     """
     known = message.counted
     if known is not None and known[0] is counter:
         return known[1]
     tokens = MESSAGE_OVERHEAD + sum([_part_tokens(part, counter) for part in message.parts])
-    if message.plain or not [part for part in message.parts if type(part) is not Text]:
+    if message.plain or FIXED.issuperset(map(type, message.parts)):
         object.__setattr__(message, "counted", (counter, tokens))
     return tokens
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import orjson
@@ -402,12 +403,12 @@ def _answers(
     message: Message, results: Sequence[ToolResultPart], waiting: Sequence[ToolUse]
 ) -> bool:
     """Whether a message is the results of the calls that wait, in their order, and nothing else."""
-    given = [part.tool_use_id for part in results]
-    return (
-        message.role == "tool"
-        and len(given) == len(message.parts)
-        and given == [use.id for use in waiting]
-    )
+    if message.role != "tool" or len(results) != len(message.parts):
+        return False
+    return list(map(_answered, results)) == list(map(_id, waiting))
+
+
+_answered, _id = attrgetter("tool_use_id"), attrgetter("id")
 
 
 def brought(part: Mapping[str, Any]) -> Taint:

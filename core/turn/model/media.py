@@ -53,13 +53,13 @@ def passes(request: ModelRequest, provider: Provider) -> bool:
 
 
 def _holds_more(message: Message) -> bool:
-    more = [
-        part
-        for part in message.parts
-        if isinstance(part, _NOT_ONLY_TEXT)
-        or (isinstance(part, ToolResultPart) and not isinstance(part.content, str))
-    ]
-    return bool(more)
+    for part in message.parts:
+        if isinstance(part, ToolResultPart):
+            if not isinstance(part.content, str):
+                return True
+        elif isinstance(part, _NOT_ONLY_TEXT):
+            return True
+    return False
 
 
 def _message(message: Message, info: ModelInfo, model: ModelRef) -> Message:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from base64 import b64decode
 from collections.abc import Callable
+from operator import add
 from typing import TYPE_CHECKING, Protocol
 
-from hookgate.core.domain.messages import Opaque, Part, ToolResultPart, ToolUse
+from hookgate.core.domain.messages import FIXED, Message, Opaque, Part, ToolResultPart, ToolUse
 from hookgate.core.domain.models import ModelInfo, ModelRequest
 from hookgate.core.domain.parts import Audio, Document, Image, Text, plain_text
 from hookgate.core.domain.strict_json import canonical
@@ -195,7 +196,8 @@ def sizes_of(request: ModelRequest, *, picture: Callable[[Image], int] = picture
     """Return what `request` is made of; its sum is the most tokens that it can be billed for.
 
     It is kept with the request, which nobody can change: a call is looked at before it is made, and
-    behind it. With pictures it is not, since what one takes is each provider's own.
+    behind it. So is what a message is made of, which stands in each request of its session. With
+    pictures it is not, since what one takes is each provider's own.
     """
     if request.sized is not None:
         known: Sizes = request.sized
@@ -208,18 +210,30 @@ def sizes_of(request: ModelRequest, *, picture: Callable[[Image], int] = picture
         sizes.add_text(piece.text)
     for message in request.messages:
         pieces += 1 + len(message.parts)
-        for part in message.parts:
-            if isinstance(part, Text):
-                sizes.add_text(part.text)
-            else:
-                _add_part(sizes, part, picture)
+        one: Sizes = message.sized or _sized(message, picture)
+        sizes.counts = list(map(add, sizes.counts, one.counts))
+        sizes.media += one.media
+        sizes.pictures += one.pictures
     sizes.add("framing", REQUEST_TOKENS + PIECE_TOKENS * pieces)
     if request.tools:
         sizes.add("tools", TOOLS_TOKENS)
         # What a tool declares is kept in JSON, which is no shorter than what is sent of it.
-        sizes.add_json("".join([tool.declaration for tool in request.tools]))
+        sizes.add_json("".join([tool.declared or tool.declaration for tool in request.tools]))
     if not sizes.pictures:
         object.__setattr__(request, "sized", sizes)
+    return sizes
+
+
+def _sized(message: Message, picture: Callable[[Image], int]) -> Sizes:
+    """Return what a message is made of, and keep it with one that nobody can change."""
+    sizes = Sizes()
+    for part in message.parts:
+        if isinstance(part, Text):
+            sizes.add_text(part.text)
+        else:
+            _add_part(sizes, part, picture)
+    if not sizes.pictures and FIXED.issuperset(map(type, message.parts)):
+        object.__setattr__(message, "sized", sizes)
     return sizes
 
 
