@@ -114,7 +114,9 @@ class Gate:
             self.host.metric(REFUSED, code=refusal.code)
         return refusal
 
-    async def _unfit(self, turn: Turn, own: Sequence[LimitRule] | None, now: datetime) -> Refusal | None:
+    async def _unfit(
+        self, turn: Turn, own: Sequence[LimitRule] | None, now: datetime
+    ) -> Refusal | None:
         """Say why no call of this turn may be made, whatever it takes."""
         if self.ledger.behind:
             return Refusal(
