@@ -32,6 +32,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -42,7 +43,7 @@ from benchmarks.turn.answers import answer
 from benchmarks.weight import year
 from hookgate import Card, Triggers, hookimpl
 from hookgate.core.domain.descriptors import Capability
-from hookgate.core.domain.models import ModelEvent
+from hookgate.core.domain.models import ModelEvent, ModelRequest, Usage, UsageEvent
 from hookgate.core.domain.turn import Address, Turn
 from hookgate.gateway import Gateway
 from hookgate.kit.testing.gateway import started
@@ -84,12 +85,18 @@ class Running:
             SystemExit: It went wrong.
         """
         said = answer(text)
-        self.model.steps = [*([uses] if uses else []), say(said)]
+        self.model.steps = [*([uses] if uses else []), partial(billed, said)]
         self.model.requests.clear()  # what it keeps would be what grows
         turn = await self.gateway.chat(text, address=Address(peer=peer))
         if turn.answer != said:
             raise SystemExit(f"a turn went wrong: {turn.error}")
         return turn
+
+
+def billed(said: str, request: ModelRequest) -> list[ModelEvent]:
+    """Return an answer with what a provider bills for it: of too little it would be doubted."""
+    usage = Usage(input_tokens=request.input_tokens, output_tokens=len(said) // 4)
+    return [UsageEvent(usage) if type(event) is UsageEvent else event for event in say(said)]
 
 
 async def start(stack: AsyncExitStack, home: Path, *plugins: object, **sections: Any) -> Running:

@@ -375,16 +375,20 @@ def group_turns(messages: Sequence[Message]) -> list[list[Message]]:
     answer; where that one is not there any more, it cannot be shown without it.
     """
     groups: list[list[Message]] = []
-    orphan = ""
+    group: list[Message] = []
+    last = orphan = ""
     for message in messages:
-        if message.turn == orphan and orphan:
+        turn = message.turn
+        if turn == orphan and orphan:
             continue
-        if groups and (groups[-1][-1].turn == message.turn or message.role == "tool"):
-            groups[-1].append(message)
+        if group and (turn == last or message.role == "tool"):
+            group.append(message)
         elif message.role == "tool":
-            orphan = message.turn
+            orphan = turn
+            continue
         else:
-            groups.append([message])
+            groups.append(group := [message])
+        last = turn
     return groups
 
 

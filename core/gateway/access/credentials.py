@@ -93,9 +93,8 @@ def read_credential(
     """
     given = [(kind, name, value) for kind, name, value in _given(headers, forms) if value != ""]
     # Clients of the vendors' wires send one key in both headers; anything else is two callers.
-    if len(given) > 1 and not (
-        [kind for kind, _, _ in given] == ["bearer", "x-api-key"] and given[0][2] == given[1][2]
-    ):
+    pair = [kind for kind, _, _ in given] == ["bearer", "x-api-key"]
+    if len(given) > 1 and not (pair and given[0][2] == given[1][2]):
         raise wire_error(
             "unauthorized",
             "found more than one token, expected one, or the same in both headers",

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from base64 import b64decode
 from collections.abc import Callable
-from operator import add
 from typing import TYPE_CHECKING, Protocol
 
 from hookgate.core.domain.messages import FIXED, Message, Opaque, Part, ToolResultPart, ToolUse
@@ -205,15 +204,14 @@ def sizes_of(request: ModelRequest, *, picture: Callable[[Image], int] = picture
     sizes = Sizes()
     if request.options:
         sizes.add_json(canonical(dict(request.options)))
-    pieces = len(request.system) + len(request.tools)
     for piece in request.system:
         sizes.add_text(piece.text)
-    for message in request.messages:
-        pieces += 1 + len(message.parts)
-        one: Sizes = message.sized or _sized(message, picture)
-        sizes.counts = list(map(add, sizes.counts, one.counts))
-        sizes.media += one.media
-        sizes.pictures += one.pictures
+    found: list[Sizes] = [message.sized or _sized(message, picture) for message in request.messages]
+    each = zip(sizes.counts, *[one.counts for one in found], strict=True)
+    sizes.counts = list(map(sum, each))
+    sizes.media = sum([one.media for one in found])
+    sizes.pictures = sum([one.pictures for one in found])
+    pieces = len(request.system) + len(request.tools)
     sizes.add("framing", REQUEST_TOKENS + PIECE_TOKENS * pieces)
     if request.tools:
         sizes.add("tools", TOOLS_TOKENS)
@@ -227,6 +225,7 @@ def sizes_of(request: ModelRequest, *, picture: Callable[[Image], int] = picture
 def _sized(message: Message, picture: Callable[[Image], int]) -> Sizes:
     """Return what a message is made of, and keep it with one that nobody can change."""
     sizes = Sizes()
+    sizes.add("framing", PIECE_TOKENS * (1 + len(message.parts)))
     for part in message.parts:
         if isinstance(part, Text):
             sizes.add_text(part.text)
