@@ -87,11 +87,8 @@ class Trail:
         Raises:
             StoreUnavailableError: Nothing was written.
         """
-        await self._keep(self._row(entry))
+        self._kept(await self._keeper.keep(self._row(entry)))
         self._worked()
-
-    async def _keep(self, row: Mapping[str, Any]) -> None:
-        self._kept(await self._keeper.keep(row))
 
     def _kept(self, head: Head) -> None:
         if self.head is None or head.seq > self.head.seq:

@@ -49,10 +49,6 @@ def _category(value: Any) -> str:
     return value.strip()
 
 
-def _kind(kind: str) -> frozenset[str]:
-    return frozenset((kind,))
-
-
 FLAGS = (
     RequestFlag(
         name=SELECTION,
@@ -68,7 +64,7 @@ FLAGS = (
         name=KIND,
         # None, for any, would be as if nothing was asked for.
         values={
-            **{kind: _kind(kind) for kind in ("tool", "skill", "extension", "channel")},
+            **{kind: frozenset((kind,)) for kind in ("tool", "skill", "extension", "channel")},
             "any": frozenset(),
         },
     ),

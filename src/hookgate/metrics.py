@@ -294,10 +294,6 @@ def waterfall(heard: Sequence[Mapping[str, Any]]) -> list[TraceRow]:
     return sorted(rows, key=lambda row: row.at)
 
 
-def _end(span: Mapping[str, Any]) -> float:
-    return float(span["at"]) + float(span["milliseconds"]) / 1000
-
-
 def _span_row(span: Mapping[str, Any], zero: float) -> TraceRow:
     return TraceRow(
         kind="hook",
@@ -378,5 +374,9 @@ def _last_end(
     spans: list[Mapping[str, Any]], hooks: frozenset[str], since: float, until: float
 ) -> float:
     """Return when the last of these hooks ended between two times; `since` if none did."""
-    ends = (_end(span) for span in spans if span["hook"] in hooks)
+    ends = (
+        float(span["at"]) + float(span["milliseconds"]) / 1000
+        for span in spans
+        if span["hook"] in hooks
+    )
     return max((end for end in ends if since <= end <= until), default=since)

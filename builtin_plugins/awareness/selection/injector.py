@@ -96,11 +96,9 @@ class Rules:
         return frozenset(
             card
             for card in cards
-            if card in self.excluded or (card not in self.forced and not self._fits(card))
+            if card in self.excluded
+            or not (card in self.forced or any(fnmatchcase(card, glob) for glob in self.globs))
         )
-
-    def _fits(self, card: str) -> bool:
-        return any(fnmatchcase(card, glob) for glob in self.globs)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -240,7 +240,7 @@ class Events:
             "position": self._positions.next(),
             "state": "done" if done else "waiting",
             "owner": self._leases.gateway,
-            "message": "" if done else _to_json(message),
+            "message": "" if done else json.dumps(asdict(message)),
             "answer": "",
             "conversation": _conversation(message),
         }
@@ -453,10 +453,6 @@ def _answers(event: EventKey) -> ColumnElement[bool]:
 
 def _conversation(message: ReceivedMessage) -> str:
     return json.dumps([message.account, message.peer])
-
-
-def _to_json(message: ReceivedMessage) -> str:
-    return json.dumps(asdict(message))
 
 
 def _from_json(text: str) -> ReceivedMessage:

@@ -45,9 +45,8 @@ async def try_out(
         update={"entry_points": False, "replace": {}, "required": (), "disable": off}
     )
     log = settings.log.model_copy(update={"level": "error"})
-    alone = settings.model_copy(
-        update={"plugins": plugins, "log": log, "plugin": _only(settings, WAY_OUT)}
-    )
+    only = {name: section for name, section in settings.plugin.items() if name == WAY_OUT}
+    alone = settings.model_copy(update={"plugins": plugins, "log": log, "plugin": only})
     async with Gateway(alone, builtin=(WAY_OUT,)) as gateway:
         guests = Guests(gateway.host, wasm, Values(MemoryStore(METADATA)))
         try:
@@ -57,10 +56,6 @@ async def try_out(
             return await _tool(guests, loaded, tool, arguments)
         finally:
             await guests.close()
-
-
-def _only(settings: Settings, name: str) -> dict[str, Any]:
-    return {name: settings.plugin[name]} if name in settings.plugin else {}
 
 
 async def _tool(

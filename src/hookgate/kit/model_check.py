@@ -117,13 +117,9 @@ def tell_models(host: Host, settings: Settings) -> None:
         elif fault.certain:
             faults.setdefault(f"agent {fault.agent}", []).append(str(fault.problem))
     told = {part: "; ".join(texts) for part, texts in faults.items()}
-    told |= {f"provider {name}": _lack(known[name]) for name in lacking}
+    told |= {f"provider {one}": f"{known[one].missing}: {known[one].action}" for one in lacking}
     agents = {f"agent {name}" for name in (*settings.agents, DEMO_AGENT.name)}
     host.standing.turned(agents, dict(sorted(told.items())))
-
-
-def _lack(info: ProviderInfo) -> str:
-    return f"{info.missing}: {info.action}"
 
 
 def _models(settings: Settings) -> Iterator[_Used]:

@@ -134,8 +134,9 @@ def _json_schema(tool_name: str, model: type[BaseModel]) -> dict[str, Any]:
     try:
         schema = model.model_json_schema(schema_generator=_Schema)
     except PydanticUserError as error:
+        why = str(error).partition("\n")[0]
         raise ToolDefinitionError(
-            tool_name, f"a parameter's type has no JSON Schema: {_first_line(error)}"
+            tool_name, f"a parameter's type has no JSON Schema: {why}"
         ) from error
     # What the class is called means nothing to a model that reads the schema.
     schema.pop("title", None)
@@ -189,7 +190,3 @@ def _validation_text(error: ValidationError) -> str:
         for item in error.errors(include_url=False, include_input=False)
     )
     return "The arguments do not fit the tool: " + "; ".join(islice(problems, MAX_PROBLEMS))
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]

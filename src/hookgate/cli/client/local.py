@@ -46,7 +46,7 @@ class Stream:
         over: Whether nothing more will come.
     """
 
-    def __init__(self, method: str, cancel: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, method: str, cancel: Callable[[], object] = lambda: None) -> None:
         self.cancel = cancel
         self.over = False
         self._last = ENDS_WITH.get(method)
@@ -139,7 +139,7 @@ class LocalClient:
         self, method: str, params: Mapping[str, Any] | None = None
     ) -> AsyncIterator[Stream]:
         """See `Client.stream`."""
-        stream = Stream(method, lambda: _cancel(task))
+        stream = Stream(method, lambda: task.cancel())
 
         async def work() -> None:
             try:
@@ -208,10 +208,6 @@ class LocalClient:
             path="cli",
         )
         return await found.handler(invocation, found.read(params))
-
-
-def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
 
 
 # -- loop ------------------------------------------------------------------------

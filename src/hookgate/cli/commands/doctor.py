@@ -146,7 +146,8 @@ async def _deeper(
         except ConfigError as error:
             problems += error.problems
         except StartError as error:
-            problems.append(_refused(str(error)))
+            expected = "settings that it can listen with"
+            problems.append(Problem(key="gateway", found=str(error), expected=expected))
     hooks, host = gateway.plugins.hooks, gateway.host
     routes = _Routes(Router({}, (), None))
     try:
@@ -200,10 +201,6 @@ def _unanswered(settings: Settings) -> list[Problem]:
             expected=f'`default_agent = "{first}"`, or a [[bindings]] entry for each who writes',
         )
     ]
-
-
-def _refused(text: str) -> Problem:
-    return Problem(key="gateway", found=text, expected="settings that it can listen with")
 
 
 # -- What ails a gateway: its settings, its plugins, its start -------------------

@@ -83,7 +83,7 @@ def route(
     place = state.source.place(f"bindings[{found.binding}]")
     where = f" ({place})" if found.binding is not None else ""
     about = fields({key: data[key] for key in ("agent", "models", "session")})
-    state.show(data, [about, "", _tiers(state, found), f"{found.reason}{where}"])
+    state.show(data, [about, "", _tiers(found), f"{found.reason}{where}"])
 
 
 async def _resolve(state: State, address: Any) -> AgentRoute:
@@ -95,7 +95,7 @@ async def _resolve(state: State, address: Any) -> AgentRoute:
     return Router(agents, settings.bindings, settings.default_agent).resolve(address)
 
 
-def _tiers(state: State, found: AgentRoute) -> Any:
+def _tiers(found: AgentRoute) -> Any:
     """Return a table of the tiers in the order in which they are tried."""
     from rich.text import Text
 

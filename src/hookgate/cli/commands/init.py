@@ -345,7 +345,9 @@ def _write(state: State, path: Path, chosen: Chosen) -> tuple[dict[str, Any], An
     from hookgate.kit.content.scaffold import filled, scaffold
 
     rows = state.ask("tools.list", {"name": "*"})["tools"]
-    tools = {row["name"]: _flags(row) for row in rows}
+    tools = {
+        row["name"]: {name: flag["value"] for name, flag in row["flags"].items()} for row in rows
+    }
     suggestion = suggest(tools)
     why = (f"Suggested: {suggestion.profile}.", *suggestion.reasons)
     words = {
@@ -378,10 +380,6 @@ def _keep_key(state: State, chosen: Chosen) -> str:
     path = folder / chosen.variable.lower()
     write_whole(path, f"{chosen.key}\n".encode(), durable=True)
     return str(path)
-
-
-def _flags(row: Mapping[str, Any]) -> dict[str, bool | None]:
-    return {name: flag["value"] for name, flag in row["flags"].items()}
 
 
 def _table(tools: Mapping[str, Mapping[str, bool | None]]) -> Sequence[str]:
