@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hookgate import SWITCHES, Host, ReceivedMessage, SessionKey, Switch
+from hookgate import SWITCHES, Host, ReceivedMessage, SessionKey, Switch, set_switch
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.roster import Hosted
@@ -258,17 +258,15 @@ class Beginnings:
         return str(SessionKey(agent, address.channel, address.account, address.peer))
 
     async def _count(self, session: str, turns: int) -> None:
-        switches = self._host[SWITCHES]
-        while True:
-            switch = await switches.get(BEGUN_AT)
+        def made(switch: Switch) -> dict[str, int]:
             value = {key: count for key, count in (switch.value or {}).items() if key != session}
             if turns < FORGOTTEN_TURNS:
                 value[session] = turns
             while len(value) > BEGINNINGS:
                 value.pop(next(iter(value)))
-            if (put := await switches.put(BEGUN_AT, value, version=switch.version)) is not None:
-                self._take(put)
-                return
+            return value
+
+        self._take(await set_switch(self._host[SWITCHES], BEGUN_AT, made))
 
 
 def stop(host: Host, hosted: Hosted, message: ReceivedMessage) -> bool:

@@ -21,6 +21,7 @@ from hookgate import (
     StoreError,
     Switch,
     new_id,
+    set_switch,
     wait_of,
 )
 from hookgate.builtin_plugins.channels.approvals import Answers, ApproverQuestions
@@ -270,14 +271,14 @@ class Service:
         Raises:
             StoreError: It cannot be kept.
         """
-        while True:
-            switch = await self.host[SWITCHES].get(PAUSED)
-            names = set(switch.value or ())
-            (names.discard if resume else names.add)(name)
-            put = await self.host[SWITCHES].put(PAUSED, sorted(names), version=switch.version)
-            if put is not None:
-                self._switched(put)
-                return sorted(names)
+
+        def made(switch: Switch) -> list[str]:
+            others = {one for one in switch.value or () if one != name}
+            return sorted(others if resume else {*others, name})
+
+        put = await set_switch(self.host[SWITCHES], PAUSED, made)
+        self._switched(put)
+        return list(put.value)
 
     async def read_switch(self) -> None:
         """Read which channels rest: another gateway may have been told."""

@@ -19,6 +19,7 @@ from hookgate import (
     Switch,
     TurnError,
     not_found,
+    set_switch,
 )
 from hookgate.builtin_plugins.keys.terms import Terms, beyond
 from hookgate.clients import token_book
@@ -286,13 +287,8 @@ class KeyBook:
         self._heard += 1
         self._known = {key: one for key, one in self._known.items() if one.row.name != name}
         self._host.end_key(name)
-        switches = self._host[SWITCHES]
-        while True:
-            seen = await switches.get(SWITCH)
-            # Each value is another one: it says that something has changed, the store says what.
-            value = secrets.token_hex(8)
-            if await switches.put(SWITCH, value, version=seen.version) is not None:
-                return
+        # Each value is another one: it says that something has changed, the store says what.
+        await set_switch(self._host[SWITCHES], SWITCH, lambda _: secrets.token_hex(8))
 
     def _changed(self, _: Switch) -> None:
         self._heard += 1

@@ -29,6 +29,7 @@ from hookgate import (
     Switch,
     Turn,
     key_text,
+    set_switch,
 )
 from hookgate.builtin_plugins.metering.calls import MOST_CHARACTERS, PICO, plugin_of, tool_of
 from hookgate.builtin_plugins.metering.settings import (
@@ -363,16 +364,15 @@ class Ruling:
         Raises:
             StoreError: It cannot be kept; nothing was changed.
         """
-        switches = self._host[SWITCHES]
-        while True:
-            known = await switches.get(SWITCH)
+
+        def made(known: Switch) -> dict[str, Any]:
             before = self._read(known)
-            made = before.model_copy(update=change(before))
-            value = made.model_dump(mode="json", exclude_defaults=True)
-            kept = await switches.put(SWITCH, value, version=known.version)
-            if kept is not None:
-                self._heard(kept)
-                return made
+            changed = before.model_copy(update=change(before))
+            return changed.model_dump(mode="json", exclude_defaults=True)
+
+        kept = await set_switch(self._host[SWITCHES], SWITCH, made)
+        self._heard(kept)
+        return self._read(kept)
 
     async def pause(self, session: str, why: str) -> None:
         """Pause a session: here at once, and everywhere where it can be kept."""

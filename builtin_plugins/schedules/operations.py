@@ -8,7 +8,17 @@ from typing import Annotated
 
 from pydantic import Field
 
-from hookgate import SWITCHES, Host, Invocation, OperationModel, TurnError, not_found, operation
+from hookgate import (
+    SWITCHES,
+    Host,
+    Invocation,
+    OperationModel,
+    Switch,
+    TurnError,
+    not_found,
+    operation,
+    set_switch,
+)
 from hookgate.builtin_plugins.schedules.scheduler import SWITCH, Scheduler, paused_in, tidy
 from hookgate.builtin_plugins.schedules.settings import JobSettings
 
@@ -161,15 +171,11 @@ class ScheduleOperations:
         return job
 
     async def _switch(self, host: Host, name: str, entry: dict[str, str] | None) -> None:
-        switches = host[SWITCHES]
-        while True:
-            known = await switches.get(SWITCH)
-            paused = paused_in(known)
-            paused.pop(name, None)
-            if entry is not None:
-                paused[name] = entry
-            if await switches.put(SWITCH, {"paused": paused}, version=known.version) is not None:
-                return
+        def made(known: Switch) -> object:
+            paused = {job: one for job, one in paused_in(known).items() if job != name}
+            return {"paused": paused if entry is None else {**paused, name: entry}}
+
+        await set_switch(host[SWITCHES], SWITCH, made)
 
     async def _row(
         self, host: Host, name: str, job: JobSettings, paused: dict[str, str] | None

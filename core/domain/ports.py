@@ -172,6 +172,19 @@ class Switches(Protocol):
         """
 
 
+async def set_switch(switches: Switches, name: str, made: Callable[[Switch], Any]) -> Switch:
+    """Set a switch to what is `made` of it, anew where somebody else was faster; return it.
+
+    Raises:
+        StoreError: It cannot be read or written; nothing was changed.
+    """
+    while True:
+        known = await switches.get(name)
+        put = await switches.put(name, made(known), version=known.version)
+        if put is not None:
+            return put
+
+
 class Lease(Protocol):
     """A lane that is held."""
 

@@ -157,6 +157,7 @@ from hookgate.core.domain.ports import (
     Said as Said,
     Secrets as Secrets,
     Switch as Switch,
+    set_switch as set_switch,
     TOKENS as TOKENS,
     TokenCounter as TokenCounter,
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.script import gateway
 
-from hookgate import SWITCHES, Host, StoreError, Switch, hookimpl
+from hookgate import SWITCHES, Host, StoreError, Switch, hookimpl, set_switch
 from hookgate.sessions import FileSwitches
 
 
@@ -22,6 +22,19 @@ async def test_of_two_who_have_seen_one_version_one_sets_it(tmp_path: Path) -> N
     assert await switches.put("a", "late", version=0) is None
     assert await switches.put("a", "next", version=1) == Switch("a", "next", 2)
     assert (tmp_path / "switches.json").stat().st_mode & 0o777 == 0o600
+
+
+async def test_what_is_made_of_a_switch_is_made_anew_where_somebody_was_faster(
+    tmp_path: Path,
+) -> None:
+    switches = FileSwitches(tmp_path)
+
+    def one_more(known: Switch) -> int:
+        return (known.value or 0) + 1
+
+    made = await asyncio.gather(*(set_switch(switches, "a", one_more) for _ in range(5)))
+    assert sorted(one.value for one in made) == [1, 2, 3, 4, 5]
+    assert await switches.get("a") == Switch("a", 5, 5)
 
 
 async def test_who_watches_hears_of_that_switch_alone_until_it_is_undone(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.errors import StartError, StoreError
-from hookgate.core.domain.ports import SWITCHES, Key, Switch, Switches
+from hookgate.core.domain.ports import SWITCHES, Key, Switch, Switches, set_switch
 from hookgate.core.domain.turn import Claim, Principal
 from hookgate.core.hooks.tasks import finish
 from hookgate.core.settings.whole_file import write_whole
@@ -215,11 +215,9 @@ class TokenBook:
 
     async def _share(self, switches: Switches) -> None:
         """Have the switch name all that is revoked here, beside what it names already."""
-        while True:
-            known = await switches.get(REVOKED_SWITCH)
-            named = sorted(_digests(known) | self._revoked)
-            if await switches.put(REVOKED_SWITCH, named, version=known.version) is not None:
-                return
+        await set_switch(
+            switches, REVOKED_SWITCH, lambda known: sorted(_digests(known) | self._revoked)
+        )
 
 
 TOKEN_BOOK: Key[TokenBook] = Key("gateway tokens")
