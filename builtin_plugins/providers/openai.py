@@ -197,7 +197,7 @@ class OpenAIWire:
             self._limit_field: request.max_output_tokens,
         }
         if request.tools:
-            body["tools"] = _tools(request.tools)
+            body["tools"] = _tools(request.tools, free)
         if request.temperature is not None:
             body["temperature"] = request.temperature
         if request.stop:
@@ -216,8 +216,9 @@ class OpenAIWire:
         if request.messages is not came.messages or request.system is not came.system:
             body["messages"] = self._messages_as_they_came(request)
         if request.tools is not came.tools:
+            free = free_names(request.tools)
             body["tools"] = [
-                raw_of(tool, self.name) or _tools((tool,))[0] for tool in request.tools
+                raw_of(tool, self.name) or _tools((tool,), free)[0] for tool in request.tools
             ]
         limits = ("max_tokens", "max_completion_tokens")
         limit = next((name for name in limits if name in body), self._limit_field)
@@ -267,21 +268,21 @@ class OpenAIWire:
         return OpenAIReader(self._provider, complain)
 
 
-def _tools(tools: Iterable[Tool]) -> list[dict[str, Any]]:
-    return [_tool(tool) for tool in tools]
-
-
-def _tool(tool: Tool) -> dict[str, Any]:
-    if tool.raw is not None and (custom := free_text(tool)) is not None:
-        return {"type": "custom", "custom": custom}
-    return {
-        "type": "function",
-        "function": {
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": dict(tool.schema),
-        },
-    }
+def _tools(tools: Iterable[Tool], free: Collection[str]) -> list[dict[str, Any]]:
+    """Return tools in the protocol's shape; those named in `free` are called in free text."""
+    return [
+        {"type": "custom", "custom": free_text(tool)}
+        if tool.name in free
+        else {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": dict(tool.schema),
+            },
+        }
+        for tool in tools
+    ]
 
 
 def free_text(part: WirePart) -> Mapping[str, Any] | None:

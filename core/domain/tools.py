@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.errors import ToolDefinitionError
@@ -21,6 +21,7 @@ ToolOwner: TypeAlias = Literal["host", "client"]
 Sandbox: TypeAlias = Literal["python", "wasm", "remote", "client"]
 Recheck: TypeAlias = "Callable[[Turn, ToolCall], str]"
 EffectName: TypeAlias = Literal["allow", "ask", "deny"]
+_EFFECT_NAMES: tuple[EffectName, ...] = ("allow", "ask", "deny")
 Answer: TypeAlias = Literal["", "allowed", "denied", "expired", "withdrawn"]
 Would: TypeAlias = Literal["", "allow", "ask", "deny", "rewrite"]
 
@@ -278,7 +279,7 @@ class Effect(IntEnum):
     @property
     def word(self) -> EffectName:
         """Its name, as settings, rules, records and the wire have it."""
-        return cast("EffectName", self.name.lower())
+        return _EFFECT_NAMES[self]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

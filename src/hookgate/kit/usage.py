@@ -160,7 +160,8 @@ def _openai(table: Mapping[str, Any], read: str, written: str) -> Usage:
         reasoning = max(_part(whole, written, outside, "reasoning_tokens"), beyond)
         audio_out = _part(whole - reasoning, written, outside, "audio_tokens")
         image_out = _part(whole - reasoning - audio_out, written, outside, "image_tokens")
-    cached = _part(given, read, {**table, **_present(inside)}, "cached_tokens", *CACHED_BESIDE)
+    beside = {**table, **_present(inside)} if inside else table
+    cached = _part(given, read, beside, "cached_tokens", *CACHED_BESIDE)
     stored, audio, image = 0, 0, 0
     if inside:
         stored = _part(given, read, inside, "cache_write_tokens", "cache_creation_tokens")
