@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, Field, model_validator
 
 from hookgate import Section
-from hookgate.kit.modules import httpx
+from hookgate.kit.url_grants import service_url
 
 EmbedderName: TypeAlias = Literal["onnx", "sentence-transformers", "openai", "none"]
 
@@ -30,17 +30,8 @@ MEANT_FOR: dict[str, tuple[EmbedderName, ...]] = {
 
 
 def _url(text: str) -> str:
-    try:
-        url = httpx.URL(text)
-    except httpx.InvalidURL as error:
-        raise ValueError(f"it is no URL: {error}") from None
-    if url.scheme not in ("http", "https") or not url.host:
-        raise ValueError(
-            "expected an http or https URL, such as http://127.0.0.1:8080/v1/embeddings"
-        )
-    if url.userinfo or url.query or url.fragment:
-        raise ValueError("expected no user, query or fragment in it; `api_key_env` names the key")
-    return str(url)
+    example, secret = "http://127.0.0.1:8080/v1/embeddings", "`api_key_env` names the key"
+    return str(service_url(text, example=example, secret=secret))
 
 
 class EmbeddingSettings(Section):

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, ConfigDict, Field, SecretStr, model_validat
 
 from hookgate import ModelInfo, Section
 from hookgate.builtin_plugins.providers.wire.template import ThinkTags
-from hookgate.kit.modules import httpx
+from hookgate.kit.url_grants import service_url
 
 ProviderKind: TypeAlias = Literal["anthropic", "openai", "demo"]
 
@@ -28,15 +28,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 def _base_url(text: str) -> str:
-    try:
-        url = httpx.URL(text)
-    except httpx.InvalidURL as error:
-        raise ValueError(f"it is no URL: {error}") from None
-    if url.scheme not in ("http", "https") or not url.host:
-        raise ValueError("expected an http or https URL, such as http://127.0.0.1:11434/v1")
-    if url.userinfo or url.query or url.fragment:
-        raise ValueError("expected no user, query or fragment in it; keys go into `api_key_file`")
-    return str(url).rstrip("/")
+    example, secret = "http://127.0.0.1:11434/v1", "keys go into `api_key_file`"
+    return str(service_url(text, example=example, secret=secret)).rstrip("/")
 
 
 def _headers(headers: dict[str, str]) -> dict[str, str]:

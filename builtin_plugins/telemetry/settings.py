@@ -7,19 +7,12 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, StringConstraints
 
 from hookgate import Section
-from hookgate.kit.modules import httpx
+from hookgate.kit.url_grants import service_url
 
 
 def _url(text: str) -> str:
-    try:
-        url = httpx.URL(text)
-    except httpx.InvalidURL as error:
-        raise ValueError(f"it is no URL: {error}") from None
-    if url.scheme not in ("http", "https") or not url.host:
-        raise ValueError("expected an http or https URL, such as http://localhost:4318/v1/metrics")
-    if url.userinfo or url.query or url.fragment:
-        raise ValueError("expected no user, query or fragment in it; `headers` names secrets")
-    if url.path == "/":
+    example = "http://localhost:4318/v1/metrics"
+    if service_url(text, example=example, secret="`headers` names secrets").path == "/":
         raise ValueError("expected the whole address; collectors mostly listen at /v1/metrics")
     return text
 

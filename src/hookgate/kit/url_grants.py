@@ -41,6 +41,7 @@ __all__ = [
     "NotGrantedError",
     "Target",
     "parse_address",
+    "service_url",
     "shown",
     "target_of",
 ]
@@ -290,6 +291,28 @@ class Grants:
         texts = [grant.text for grant in self.grants[:5]]
         more = len(self.grants) - len(texts)
         return " or ".join(texts) + (f" or one of {more} more" if more else "")
+
+
+def service_url(text: str, *, example: str, secret: str) -> httpx.URL:
+    """Return the address of a service, as settings name it.
+
+    Args:
+        text: What was found.
+        example: An address such as is expected.
+        secret: Where a key goes, since none stands in an address.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        url = httpx.URL(text)
+    except httpx.InvalidURL as error:
+        raise ValueError(f"it is no URL: {error}") from None
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ValueError(f"expected an http or https URL, such as {example}")
+    if url.userinfo or url.query or url.fragment:
+        raise ValueError(f"expected no user, query or fragment in it; {secret}")
+    return url
 
 
 def shown(url: httpx.URL) -> str:
