@@ -101,9 +101,6 @@ class TurnKeeper:
         self._stack.close()
         self._writer.cancel()
         await asyncio.gather(self._writer, return_exceptions=True)
-        if self._keeping is not None:
-            # What was being written is, whoever waited for it: it must not be written twice.
-            await asyncio.gather(self._keeping, return_exceptions=True)
         await self._flush(every=True)
 
     # -- what comes in -----------------------------------------------------------
@@ -153,6 +150,9 @@ class TurnKeeper:
 
         What follows an answer is told of in the second between.
         """
+        if self._keeping is not None:
+            # What is being written is, whoever waits for it: it must not be written twice.
+            await asyncio.gather(self._keeping, return_exceptions=True)
         over, self._over, self._ended = self._over, self._ended, {}
         if every:
             over, self._over = over | self._over, {}

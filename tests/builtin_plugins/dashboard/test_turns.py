@@ -263,6 +263,13 @@ async def test_turns_of_another_gateway_on_the_store_are_listed(
         assert await ids(other) == [last.id, mine.id]
 
 
+async def test_what_is_being_written_is_not_written_again(tmp_path: Path) -> None:
+    async with gate_of(say("hello"), home=tmp_path) as gate:
+        turn = await talk(gate)
+        await asyncio.gather(written(gate), written(gate))
+        assert [row.id for row in await keeper_of(gate)._records.all()] == [turn.id]
+
+
 async def test_secrets_are_masked_before_they_are_kept(tmp_path: Path) -> None:
     secret = "sk-very-secret-value-0123456789"
 
