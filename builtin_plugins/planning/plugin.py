@@ -25,7 +25,6 @@ from hookgate import (
     operations_of,
     outcome_by_ending,
 )
-from hookgate.builtin_plugins.planning.keeping import KeptWindows
 from hookgate.builtin_plugins.planning.kpi import (
     ALERT,
     INSTRUMENTS,
@@ -48,6 +47,7 @@ from hookgate.builtin_plugins.planning.planner import (
     planned,
 )
 from hookgate.builtin_plugins.planning.settings import PlanningSettings
+from hookgate.builtin_plugins.planning.windows import KeptWindows
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tables import tables_of
 from hookgate.settings import redact_json
