@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from hookgate import EMBEDDER, Card, Embedder, EmbeddingError, Host, TurnError
+from hookgate import EMBEDDER, Card, Embedder, EmbeddingError, Host, TurnError, not_found
 from hookgate.builtin_plugins.awareness.cards.shelf import CARD, CardRegistry, Pins, pin_digest
 from hookgate.builtin_plugins.awareness.selection import runtime_file
 from hookgate.builtin_plugins.awareness.selection.injector import PREFIX, Rules
@@ -277,11 +277,7 @@ class Awareness:
         """
         card = self.host.cards.view().get(name)
         if card is None:
-            raise TurnError(
-                f"found no card {name!r}",
-                code="not_found",
-                action="`hookgate cards list` shows all",
-            )
+            raise not_found("card", name, "`hookgate cards list` shows all")
         if digest and pin_digest(card) != digest:
             raise TurnError(
                 f"the card {name!r} is another one than was shown",

@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from hookgate import STORE, HookgateError, Host, Tool, TurnError
+from hookgate import STORE, HookgateError, Host, Tool, TurnError, not_found
 from hookgate.builtin_plugins.wasm.packages.folders import Loads
 from hookgate.builtin_plugins.wasm.settings import WasmSettings
 from hookgate.kit.acceptance.acceptances import (
@@ -393,11 +393,7 @@ class WasmPlugins:
         """
         for one in self._matching(name):
             return one
-        raise TurnError(
-            f"found no plugin {name!r} of the sandbox",
-            code="not_found",
-            action="`hookgate wasm list` shows all",
-        )
+        raise not_found("plugin of the sandbox", name, "`hookgate wasm list` shows all")
 
     def _matching(self, name: str) -> Iterator[SandboxPlugin]:
         named = [one for one in self.plugins if one.found.name == name]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from hookgate import Flags, Rejected, TurnError
+from hookgate import Flags, Rejected, not_found
 from hookgate.builtin_plugins.awareness.selection.injector import frame
 from hookgate.builtin_plugins.awareness.selection.selector import (
     CardQuestion,
@@ -71,11 +71,7 @@ class Explainer:
         """
         awareness = self._awareness
         if agent and agent not in (agents := awareness.host.settings.agents) and agents:
-            raise TurnError(
-                f"found no agent {agent!r}",
-                code="not_found",
-                action=f"name one of {', '.join(sorted(agents))}",
-            )
+            raise not_found("agent", agent, f"name one of {', '.join(sorted(agents))}")
         host, rules = awareness.host, awareness.rules(agent or self._agent())
         cards = host.cards.view()
         hidden = rules.withheld(cards)
@@ -143,11 +139,7 @@ class Explainer:
     def _flags(self, name: str) -> Flags:
         made = self._awareness.host.tools.view().get(name)
         if made is None:
-            raise TurnError(
-                f"found no tool {name!r}",
-                code="not_found",
-                action="`hookgate tools list` shows all",
-            )
+            raise not_found("tool", name, "`hookgate tools list` shows all")
         return made.flags
 
     async def _clean(self, judged: Sequence[JudgedCard]) -> list[JudgedCard]:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
-from hookgate import FLAG_NAMES, Host, Subject, Tool, ToolCall, Turn, TurnError
+from hookgate import FLAG_NAMES, Host, Subject, Tool, ToolCall, Turn, TurnError, not_found
 from hookgate.kit.acceptance.acceptances import AcceptanceBook, AcceptanceDesk, WaitingSubject
 from hookgate.wire import canonical
 
@@ -245,11 +245,7 @@ class Quarantine:
     def _named(self, name: str, digest: str) -> Tool:
         tool = self._host.tools.view().get(name)
         if tool is None:
-            raise TurnError(
-                f"found no tool {name!r}",
-                code="not_found",
-                action="`hookgate tools list` shows all",
-            )
+            raise not_found("tool", name, "`hookgate tools list` shows all")
         if digest and digest != tool.digest:
             raise TurnError(
                 f"{name} has changed again since it was shown",
