@@ -64,7 +64,7 @@ class Writer(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wire:
+class ClientWire:
     """One wire, as clients speak it.
 
     Attributes:
@@ -95,7 +95,7 @@ class Wire:
         return str(frame.get("type", "")) if self.named else ""
 
 
-class Pieces(list[str]):
+class TextPieces(list[str]):
     """A text while it comes: joined once, at its end."""
 
 
@@ -108,18 +108,18 @@ def merge(into: dict[str, Any], delta: Mapping[str, Any]) -> None:
     for key, value in delta.items():
         known = into.get(key)
         if isinstance(value, str) and key not in ATOMS:
-            if isinstance(known, Pieces):
+            if isinstance(known, TextPieces):
                 known.append(value)
             elif isinstance(known, list):
                 _go_on(known, value)
             else:
-                into[key] = Pieces((value,))
+                into[key] = TextPieces((value,))
         elif isinstance(value, dict):
             if not isinstance(known, dict):
                 known = into[key] = {}
             merge(known, value)
         elif isinstance(value, list):
-            if isinstance(known, Pieces):
+            if isinstance(known, TextPieces):
                 told, known = known, []
                 _go_on(known, "".join(told))
                 into[key] = known
@@ -133,10 +133,10 @@ def merge(into: dict[str, Any], delta: Mapping[str, Any]) -> None:
 def _go_on(parts: list[Any], text: str) -> None:
     """Add a plain piece of a text that comes in parts as well."""
     last = parts[-1] if parts else None
-    if isinstance(last, dict) and isinstance(last.get("text"), Pieces):
+    if isinstance(last, dict) and isinstance(last.get("text"), TextPieces):
         last["text"].append(text)
     elif text:
-        parts.append({"type": "text", "text": Pieces((text,))})
+        parts.append({"type": "text", "text": TextPieces((text,))})
 
 
 def _extend(into: list[Any], items: Iterable[Any]) -> None:
@@ -155,7 +155,7 @@ def _extend(into: list[Any], items: Iterable[Any]) -> None:
 
 def joined(value: Any) -> Any:
     """Return what was merged, with its texts in one piece each."""
-    if isinstance(value, Pieces):
+    if isinstance(value, TextPieces):
         return "".join(value)
     if isinstance(value, dict):
         return {key: joined(one) for key, one in value.items()}

@@ -18,7 +18,12 @@ from aiohttp import web
 
 from hookgate import QUESTIONS, Event, EventStream, ModelRef, StoreError, Turn, TurnHandle, TurnKey
 from hookgate.builtin_plugins.compat import drop
-from hookgate.builtin_plugins.compat.answers import Wire, WireFrame, Written, behind_white_space
+from hookgate.builtin_plugins.compat.answers import (
+    ClientWire,
+    WireFrame,
+    Written,
+    behind_white_space,
+)
 from hookgate.builtin_plugins.compat.errors import interrupted, request_id
 from hookgate.builtin_plugins.compat.settings import DENIED
 from hookgate.builtin_plugins.compat.wires.responses_writer import ResponsesWriter
@@ -65,7 +70,7 @@ class AnswerDelivery:
         self,
         guard: Guard,
         request: web.Request,
-        wire: Wire,
+        wire: ClientWire,
         asked: Asked,
         keeper: ResponseKeeper | None = None,
     ) -> None:

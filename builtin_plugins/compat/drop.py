@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from hookgate import Host, ModelRef, Turn, TurnKey
-from hookgate.builtin_plugins.compat.answers import Wire
+from hookgate.builtin_plugins.compat.answers import ClientWire
 from hookgate.builtin_plugins.compat.fields import Asked
 
 DROPPED: TurnKey[tuple[str, ...]] = TurnKey("compat dropped")
@@ -18,7 +18,7 @@ DROPPED: TurnKey[tuple[str, ...]] = TurnKey("compat dropped")
 TOLD: TurnKey[ModelRef] = TurnKey("compat dropped for")
 
 
-def without(asked: Asked, wire: Wire, listed: Collection[str]) -> Asked:
+def without(asked: Asked, wire: ClientWire, listed: Collection[str]) -> Asked:
     """Return a request without the fields in `listed`, for models of other wires.
 
     Its body stays as it came: a model of the same wire is sent that one. A tool that a provider

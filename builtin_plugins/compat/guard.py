@@ -39,7 +39,7 @@ from hookgate import (
     upper_bound,
 )
 from hookgate.builtin_plugins.compat import drop, embeddings
-from hookgate.builtin_plugins.compat.answers import Wire
+from hookgate.builtin_plugins.compat.answers import ClientWire
 from hookgate.builtin_plugins.compat.delivery import RAN, AnswerDelivery
 from hookgate.builtin_plugins.compat.errors import (
     id_headers,
@@ -120,7 +120,7 @@ KNOWN: TurnKey[bool] = TurnKey("compat session")
 """Whether the session of an answer is known by that answer alone."""
 
 
-CHAT = Wire(
+CHAT = ClientWire(
     provider="openai",
     read=chat_reader.read,
     writer=lambda asked: ChatWriter(
@@ -132,7 +132,7 @@ CHAT = Wire(
     named=False,
     last=DONE,
 )
-MESSAGES = Wire(
+MESSAGES = ClientWire(
     provider="anthropic",
     read=messages_reader.read,
     writer=lambda asked: MessagesWriter(asked.model, stops=asked.parameters.stop),
@@ -141,7 +141,7 @@ MESSAGES = Wire(
     pings=True,
 )
 
-RESPONSES = Wire(
+RESPONSES = ClientWire(
     provider="openai",
     read=responses_reader.read,
     writer=ResponsesWriter,
@@ -167,7 +167,7 @@ class Asking:
     """
 
     request: web.Request
-    wire: Wire
+    wire: ClientWire
     principal: Principal
     asked: Asked
     found: Meant
@@ -329,7 +329,7 @@ class Guard:
 
     # -- from a request to a turn ------------------------------------------------------
 
-    async def _answer(self, request: web.Request, wire: Wire) -> web.StreamResponse:
+    async def _answer(self, request: web.Request, wire: ClientWire) -> web.StreamResponse:
         body, principal = json_object(await _body(request)), principal_of(request)
         keeper: ResponseKeeper | None = None
         if wire is RESPONSES:
@@ -418,7 +418,12 @@ class Guard:
         return delivery, handle, headers
 
     def _meant(
-        self, principal: Principal, asked: Asked, wire: Wire, session: str = "", wanted: str = ""
+        self,
+        principal: Principal,
+        asked: Asked,
+        wire: ClientWire,
+        session: str = "",
+        wanted: str = "",
     ) -> Meant:
         provider = getattr(self.settings, wire.provider)
         return meant(self.models, principal, asked.model, provider, session, wanted)

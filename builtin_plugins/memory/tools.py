@@ -9,7 +9,7 @@ from pydantic import Field
 
 from hookgate import Flags, Host, Tool, ToolResult, Turn, join_taints, new_id
 from hookgate.builtin_plugins.memory.domain import FullError, Note
-from hookgate.builtin_plugins.memory.recall.lines import Line, line_of
+from hookgate.builtin_plugins.memory.recall.lines import RecalledLine, line_of
 from hookgate.builtin_plugins.memory.scopes import scopes_of
 from hookgate.kit.tooling import tool
 
@@ -136,7 +136,7 @@ class MemoryTools:
         return ToolResult.error(f"there is no note {id!r}: recall shows the ids of those there are")
 
 
-def _told(line: Line) -> str:
+def _told(line: RecalledLine) -> str:
     hit = line.hit
     who = f"{hit.speaker}{line.elsewhere}: " if hit.kind == "turn" else ""
     said = f"{who}{line.said}"

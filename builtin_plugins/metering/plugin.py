@@ -39,7 +39,7 @@ from hookgate.builtin_plugins.metering.prices.operations import PriceOperations
 from hookgate.builtin_plugins.metering.settings import MeteringSettings
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tables import tables_of
-from hookgate.kit.tokens.bills import Bills
+from hookgate.kit.tokens.bills import UsageBills
 
 PART = "metering.ledger"
 COUNTERS = "metering.budgets"
@@ -117,7 +117,7 @@ class Plugin:
             ),
         )
         host.instruments.apply("metering", INSTRUMENTS)
-        host.provide(BILLS, Bills(host))
+        host.provide(BILLS, UsageBills(host))
         host.provide(BUDGETS, self._budget_operations)
         await self._ruling.open(host, durable=store.durable)
         await _opened(budgets)

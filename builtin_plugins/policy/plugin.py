@@ -43,7 +43,7 @@ from hookgate.builtin_plugins.policy.rules.linting import (
 from hookgate.builtin_plugins.policy.rules.model import Rule
 from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.hookspecs import hookimpl
-from hookgate.kit.content.documents import Reading
+from hookgate.kit.content.documents import DocumentReading
 from hookgate.kit.content.problems import brief
 
 RULES = "policy rules"
@@ -67,7 +67,7 @@ LATE: TurnKey[dict[str, str]] = TurnKey("policy.late")
 SHADOW: TurnKey[dict[str, tuple[RuleOutcome, ...]]] = TurnKey("policy.shadow")
 
 
-def _told(reading: Reading[Rule]) -> str:
+def _told(reading: DocumentReading[Rule]) -> str:
     return brief([str(one) for one in reading.problems if one.severity == "error"])
 
 
@@ -274,7 +274,7 @@ class Plugin:
         judge = Judge(self._settings, engine, recheck)
         return judge
 
-    async def _read_rules(self) -> Reading[Rule]:
+    async def _read_rules(self) -> DocumentReading[Rule]:
         return await asyncio.to_thread(read_rules, self._settings.rules)
 
     @property

@@ -110,7 +110,7 @@ class SourceDocument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading(Generic[T]):
+class DocumentReading(Generic[T]):
     """What came of reading.
 
     Attributes:
@@ -135,7 +135,7 @@ class Reading(Generic[T]):
         """Whether something is wrong that must not be passed over."""
         return any(problem.severity == "error" for problem in self.problems)
 
-    def and_problems(self, more: Iterable[Problem]) -> Reading[T]:
+    def and_problems(self, more: Iterable[Problem]) -> DocumentReading[T]:
         """Return this with more problems; one that is an error costs what was found."""
         problems = tuple(sorted((*self.problems, *more), key=lambda one: one.line or 0))
         made = replace(self, problems=problems)
@@ -144,7 +144,7 @@ class Reading(Generic[T]):
 
 def read(
     model: type[M], document: SourceDocument, at: KeyPath = (), *, lenient: bool = False
-) -> Reading[M]:
+) -> DocumentReading[M]:
     """Read a document into a model, whose validators find the document as their context.
 
     A key whose value is null, where the model takes none, reads as if it were not there.
@@ -165,7 +165,7 @@ def read(
         needed = [f"`{key}`" for key, one in model.model_fields.items() if one.is_required()]
         expected = f"keys and values, with {', '.join(needed) or 'any of its keys'}"
         fault = Fault(path=(), kind="", value=value, found=shown((), value), expected=expected)
-        return Reading(problems=tuple(_told(document, at, [fault], "error")))
+        return DocumentReading(problems=tuple(_told(document, at, [fault], "error")))
     while True:
         try:
             raw = to_json(value, inf_nan_mode="constants")
@@ -175,15 +175,17 @@ def read(
         except ValueError as error:
             # What TOML can hold and JSON cannot.
             problem = document.problem(at, str(error)[:200], "values as JSON has them")
-            return Reading(problems=(problem,))
+            return DocumentReading(problems=(problem,))
         else:
-            made = Reading(found=(found,), document=document, line=document.position(at).line)
+            made = DocumentReading(
+                found=(found,), document=document, line=document.position(at).line
+            )
             return made.and_problems(warnings)
         passed = [one for one in faults if lenient and one.kind in UNKNOWN]
         empty = [one for one in faults if _is_null_key(one)]
         if not passed and not empty:
             problems = [*warnings, *_told(document, at, faults, "error")]
-            failed: Reading[M] = Reading(document=document)
+            failed: DocumentReading[M] = DocumentReading(document=document)
             return failed.and_problems(problems)
         warnings += _told(document, at, passed, "warning")
         value = _without(value, [one.path for one in (*passed, *empty)])

@@ -29,7 +29,7 @@ from hookgate.core.domain.errors import HookError, StartError
 from hookgate.core.domain.tools import Tool, ToolResult
 from hookgate.core.domain.turn import Principal, Turn
 from hookgate.core.gateway.operations import Invocation
-from hookgate.kit.content.documents import Reading
+from hookgate.kit.content.documents import DocumentReading
 
 SENDS = Flags.from_mapping({**Flags.none().to_json(), "sends_externally": True})
 READS = Flags.from_mapping({**Flags.none().to_json(), "reads_external_data": True})
@@ -180,7 +180,7 @@ async def test_rules_are_read_once_at_start_and_once_at_each_reload(
     written(tmp_path, {"name": "no", "effect": "deny", "reason": "no"})
     read = 0
 
-    def counted(*places: Any) -> Reading[Rule]:
+    def counted(*places: Any) -> DocumentReading[Rule]:
         nonlocal read
         read += 1
         return read_rules(*places)

@@ -30,7 +30,7 @@ from hookgate.builtin_plugins.storage.migrate import PluginTables
 from hookgate.core.plugins import loader
 from hookgate.core.plugins.checks import Manager
 from hookgate.kit import records, tooling
-from hookgate.kit.content.documents import Reading
+from hookgate.kit.content.documents import DocumentReading
 from hookgate.kit.functions.signatures import Signature
 
 T = TypeVar("T")
@@ -152,7 +152,7 @@ def shipped() -> Iterator[None]:
 
     parse, parsed = cards.parse_card, cache(cards.parse_card)
 
-    def card(text: str, path: str, **options: Any) -> Reading[Card]:
+    def card(text: str, path: str, **options: Any) -> DocumentReading[Card]:
         return (parsed if path.startswith(str(SHIPPED)) else parse)(text, path, **options)
 
     with pytest.MonkeyPatch.context() as patch:

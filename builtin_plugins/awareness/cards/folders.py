@@ -20,10 +20,10 @@ from hookgate.kit.content.documents import (
     Description,
     DisplayName,
     DocumentModel,
+    DocumentReading,
     Id,
     Keyword,
     Labels,
-    Reading,
     Snake,
     ToolGlob,
     many,
@@ -89,7 +89,7 @@ class CardHead(DocumentModel):
 
 def parse_card(
     text: str, file: str, *, origin: CardOrigin, trusted: bool, strict: bool = False
-) -> Reading[Card]:
+) -> DocumentReading[Card]:
     """Read one card. It never raises.
 
     Args:
@@ -103,7 +103,7 @@ def parse_card(
         _check_text(text, file)
         head, body = split(text, file, needed="capability_id")
     except ContentError as error:
-        return Reading(problems=(error.problem,))
+        return DocumentReading(problems=(error.problem,))
     reading = read_text_as(
         CardHead,
         head,
@@ -116,7 +116,7 @@ def parse_card(
     said, document, line = reading.one, reading.document, _line_of(body, text)
     if said is None or document is None:
         usual = Card(id="", text=body)
-        none: Reading[Card] = Reading(problems=reading.problems)
+        none: DocumentReading[Card] = DocumentReading(problems=reading.problems)
         return none.and_problems(_problems_of_body(usual, file, line))
     triggers = Triggers(
         **{name: getattr(said.triggers, name) for name in TriggersText.model_fields}
@@ -139,7 +139,7 @@ def parse_card(
         found = "no router_tags, keywords, tools or flags"
         expected = "one of them: without any, only force_include shows the card"
         more.append(document.problem(("triggers",), found, expected, severity="warning"))
-    return Reading(found=(card,), problems=reading.problems, line=line).and_problems(more)
+    return DocumentReading(found=(card,), problems=reading.problems, line=line).and_problems(more)
 
 
 def _check_text(text: str, file: str) -> None:
@@ -232,7 +232,7 @@ class CardFile:
     name: str
     stamp: Stamp
     read_ns: int
-    reading: Reading[Card]
+    reading: DocumentReading[Card]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -440,12 +440,12 @@ class _Look:
             reading=self._reading(raw, path),
         )
 
-    def _reading(self, raw: bytes, path: str) -> Reading[Card]:
+    def _reading(self, raw: bytes, path: str) -> DocumentReading[Card]:
         folder = self._folder
         try:
             text = decoded(raw, path, max_bytes=CARD_BYTES)
         except ContentError as error:
-            return Reading(problems=(error.problem,))
+            return DocumentReading(problems=(error.problem,))
         return parse_card(
             text, path, origin=folder.origin, trusted=folder.trusted, strict=folder.strict
         )

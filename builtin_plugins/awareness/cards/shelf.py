@@ -21,7 +21,7 @@ from hookgate.builtin_plugins.awareness.cards.folders import (
 )
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings, RemoteCard
 from hookgate.kit.acceptance.acceptances import AcceptanceBook
-from hookgate.kit.content.documents import Reading
+from hookgate.kit.content.documents import DocumentReading
 from hookgate.kit.content.files import decoded, write_whole
 from hookgate.kit.content.folders import ContentFolder
 from hookgate.kit.content.problems import ContentError, Problem, brief
@@ -34,7 +34,7 @@ TIMEOUT = 10.0
 
 async def fetched(
     sources: Sequence[RemoteCard], egress: Egress | None, kept: Path
-) -> list[Reading[Card]]:
+) -> list[DocumentReading[Card]]:
     """Return a reading of every source, in their order. It raises nothing.
 
     What has the pinned digest is kept, so that a source which is away later costs nothing, and
@@ -48,7 +48,7 @@ async def fetched(
     return list(await asyncio.gather(*(_fetch(one, egress, kept) for one in sources)))
 
 
-async def _fetch(source: RemoteCard, egress: Egress | None, kept: Path) -> Reading[Card]:
+async def _fetch(source: RemoteCard, egress: Egress | None, kept: Path) -> DocumentReading[Card]:
     path = kept / f"{source.sha256}.md"
     raw = await asyncio.to_thread(_read, path)
     unkept: tuple[Problem, ...] = ()
@@ -58,7 +58,7 @@ async def _fetch(source: RemoteCard, egress: Egress | None, kept: Path) -> Readi
             unkept = await asyncio.to_thread(_keep, path, raw, source)
         text = decoded(raw, source.url, max_bytes=CARD_BYTES)
     except ContentError as error:
-        return Reading(problems=(error.problem,))
+        return DocumentReading(problems=(error.problem,))
     reading = await asyncio.to_thread(
         parse_card, text, source.url, origin="configured", trusted=False, strict=True
     )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from aiohttp import web
 
 from hookgate import EventStream, Host, Principal, StoreError, WireError, new_id
-from hookgate.builtin_plugins.compat.answers import Wire, WireFrame, behind_white_space
+from hookgate.builtin_plugins.compat.answers import ClientWire, WireFrame, behind_white_space
 from hookgate.builtin_plugins.compat.errors import id_headers, interrupted
 from hookgate.builtin_plugins.compat.fields import bad
 from hookgate.builtin_plugins.compat.kept.shelf import Shelf, packed, unpacked
@@ -181,7 +181,7 @@ class KeptAnswers:
         self._runs: dict[tuple[str, str], KeptRun] = {}
 
     async def answer(
-        self, request: web.Request, wire: Wire, one: Named, begin: Begin, *, stream: bool
+        self, request: web.Request, wire: ClientWire, one: Named, begin: Begin, *, stream: bool
     ) -> web.StreamResponse:
         """Answer a request: by the turn that runs, by what was answered, or by a new turn.
 
@@ -379,7 +379,7 @@ class KeptAnswers:
 
 
 async def _streamed(
-    request: web.Request, wire: Wire, run: KeptRun, headers: Mapping[str, str]
+    request: web.Request, wire: ClientWire, run: KeptRun, headers: Mapping[str, str]
 ) -> web.StreamResponse:
     frames = aiter(run.follow())
     # What fails before anything was written has a status of its own.
@@ -399,7 +399,7 @@ async def _first(frames: AsyncIterator[WireFrame]) -> AsyncIterator[WireFrame]:
         yield await anext(frames)
 
 
-async def _send(stream: EventStream, wire: Wire, frame: WireFrame) -> None:
+async def _send(stream: EventStream, wire: ClientWire, frame: WireFrame) -> None:
     await stream.send(dumps(frame), event=wire.name_of(frame))
 
 

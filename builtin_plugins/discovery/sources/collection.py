@@ -31,7 +31,7 @@ from hookgate.builtin_plugins.discovery.sources.manifests import (
 )
 from hookgate.catalogue import described
 from hookgate.hookspecs import PROJECT
-from hookgate.kit.content.documents import NAME, Reading, parse, read
+from hookgate.kit.content.documents import NAME, DocumentReading, parse, read
 from hookgate.kit.content.files import CONTENT_BYTES, read_text
 from hookgate.kit.content.folders import ContentFolder
 from hookgate.kit.content.problems import ContentError, Problem, shortened
@@ -123,7 +123,7 @@ class ListedExtension(CapabilityText):
     available: bool = True
 
 
-def read_catalogue(path: Path) -> Reading[DeclaredCapability]:
+def read_catalogue(path: Path) -> DocumentReading[DeclaredCapability]:
     """Read a catalogue of extensions; TOML where the name ends in ``.toml``, else YAML.
 
     TOML has one ``[[extensions]]`` table for each, YAML a list, or one below ``extensions``. An
@@ -133,12 +133,12 @@ def read_catalogue(path: Path) -> Reading[DeclaredCapability]:
         text, stamp = read_text(path.resolve(), max_bytes=CONTENT_BYTES)
         document = parse(text, str(path))
     except ContentError as error:
-        return Reading(problems=(error.problem,))
+        return DocumentReading(problems=(error.problem,))
     at = ("extensions",) if isinstance(document.value, dict) else ()
     entries = document.value.get("extensions") if at else document.value
     if not isinstance(entries, list):
         problem = document.problem(at, shortened(entries), "a list of extensions")
-        return Reading(problems=(problem,))
+        return DocumentReading(problems=(problem,))
     declared: dict[str, DeclaredCapability] = {}
     problems: list[Problem] = []
     for number in range(len(entries)):
@@ -161,7 +161,7 @@ def read_catalogue(path: Path) -> Reading[DeclaredCapability]:
             declared[row.id] = DeclaredCapability(
                 row=row, path=path, line=reading.line, stamps=(stamp,)
             )
-    return Reading(found=tuple(declared.values()), problems=tuple(problems))
+    return DocumentReading(found=tuple(declared.values()), problems=tuple(problems))
 
 
 # -- collection ------------------------------------------------------------------

@@ -21,7 +21,7 @@ from hookgate.builtin_plugins.discovery.sources.manifests import (
     read_skill,
 )
 from hookgate.catalogue import Whose
-from hookgate.kit.content.documents import Reading
+from hookgate.kit.content.documents import DocumentReading
 from hookgate.kit.content.files import stamp_of
 from hookgate.kit.content.folders import left_out
 from hookgate.kit.content.problems import ContentError, Problem
@@ -258,7 +258,7 @@ def scan(roots: Sequence[Root], before: Scan | None = None) -> Scan:
         for path in walk.files():
             same = known.get(path)
             if same is not None and _is_unchanged(same, now):
-                reading = Reading(found=(same,))
+                reading = DocumentReading(found=(same,))
             else:
                 reading = read_manifest(path) if path.name == MANIFEST else read_skill(path)
             problems += reading.problems

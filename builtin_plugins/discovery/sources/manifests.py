@@ -19,6 +19,7 @@ from hookgate.kit.content.documents import (
     Description,
     DisplayName,
     DocumentModel,
+    DocumentReading,
     Examples,
     FlagValues,
     Form,
@@ -26,7 +27,6 @@ from hookgate.kit.content.documents import (
     Label,
     Labels,
     Name,
-    Reading,
     Secrets,
     SourceDocument,
     ToolNames,
@@ -133,20 +133,20 @@ class CapabilityManifest(CapabilityText):
         return self
 
 
-def read_manifest(path: Path) -> Reading[DeclaredCapability]:
+def read_manifest(path: Path) -> DocumentReading[DeclaredCapability]:
     """Read one CAPABILITY.yaml, and check the files that it names. It never raises."""
     try:
         text, stamp = read_text(inside(path.parent, path.name, file=path), max_bytes=MANIFEST_BYTES)
     except ContentError as error:
-        return Reading(problems=(error.problem,))
+        return DocumentReading(problems=(error.problem,))
     reading = read_text_as(CapabilityManifest, text, str(path), lenient=True)
     manifest, document = reading.one, reading.document
     if manifest is None or document is None:
-        return Reading(problems=reading.problems)
+        return DocumentReading(problems=reading.problems)
     try:
         detail, stamps = _detail(path, manifest, document)
     except ContentError as error:
-        return Reading(problems=(*reading.problems, error.problem))
+        return DocumentReading(problems=(*reading.problems, error.problem))
     flags, changes = manifest.flags, manifest.has_side_effects
     if changes is None:
         changes = bool(flags.writes_persistent_state or flags.sends_externally)
@@ -162,7 +162,7 @@ def read_manifest(path: Path) -> Reading[DeclaredCapability]:
         load=detail.load,
     )
     declared = DeclaredCapability(row=row, path=path, stamps=(stamp, *stamps))
-    return Reading(found=(declared,), problems=reading.problems)
+    return DocumentReading(found=(declared,), problems=reading.problems)
 
 
 # -- the files beside it ----------------------------------------------------------
@@ -315,7 +315,7 @@ class SkillHead(Documented):
     metadata: Annotated[Metadata, Form("a mapping of strings")] = Metadata()
 
 
-def read_skill(path: Path) -> Reading[DeclaredCapability]:
+def read_skill(path: Path) -> DocumentReading[DeclaredCapability]:
     """Read one SKILL.md. It never raises.
 
     The format's own keys are checked; others are left to whoever knows them. ``metadata`` may
@@ -328,17 +328,17 @@ def read_skill(path: Path) -> Reading[DeclaredCapability]:
         text, stamp = read_text(real, max_bytes=CONTENT_BYTES)
         document = _as_written(parse(split(text, str(path))[0], str(path), first_line=2))
     except ContentError as error:
-        return Reading(problems=(error.problem,))
+        return DocumentReading(problems=(error.problem,))
     reading = read(SkillHead, document)
     head, warnings = reading.one, []
     if head is None:
-        return Reading(problems=reading.problems)
+        return DocumentReading(problems=reading.problems)
     if head.name != path.parent.name:
         found = f"{head.name!r} in a folder called {shortened(path.parent.name)}"
         expected = "the name of its folder"
         warnings.append(document.problem(("name",), found, expected, severity="warning"))
     declared = DeclaredCapability(row=_row(path, head), path=path, line=1, stamps=(stamp,))
-    return Reading(found=(declared,), problems=reading.problems).and_problems(warnings)
+    return DocumentReading(found=(declared,), problems=reading.problems).and_problems(warnings)
 
 
 def _as_written(document: SourceDocument) -> SourceDocument:

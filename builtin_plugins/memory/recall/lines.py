@@ -55,7 +55,7 @@ def worthy(turns: Sequence[Hit], cut: float = CUT) -> list[Hit]:
 
 
 @dataclass(slots=True)
-class Line:
+class RecalledLine:
     """A hit as a model reads it, below the heading of its sitting.
 
     Attributes:
@@ -80,7 +80,9 @@ class Line:
         return f"[{self.sitting[1]}{self.elsewhere}]"
 
 
-def line_of(hit: Hit, session: str, count: Callable[[str], int], text: str | None = None) -> Line:
+def line_of(
+    hit: Hit, session: str, count: Callable[[str], int], text: str | None = None
+) -> RecalledLine:
     """Return how a hit is shown.
 
     Args:
@@ -97,7 +99,7 @@ def line_of(hit: Hit, session: str, count: Callable[[str], int], text: str | Non
     said = " ".join((hit.text if text is None else text).split())
     shown = f"- {hit.speaker or hit.kind}: {said}"
     day = hit.at.isoformat()[:10]
-    return Line(hit, (hit.session, day), elsewhere, said, shown, count(shown))
+    return RecalledLine(hit, (hit.session, day), elsewhere, said, shown, count(shown))
 
 
 @dataclass(slots=True)
@@ -109,7 +111,7 @@ class Recalled:
         told: Whether the client knows.
     """
 
-    sources: dict[str, list[Line]] = field(default_factory=dict)
+    sources: dict[str, list[RecalledLine]] = field(default_factory=dict)
     told: bool = False
 
     def to_json(self, sent: Sequence[str]) -> dict[str, Any]:
@@ -153,9 +155,11 @@ class Packing:
         more: Those of the second one.
     """
 
-    def __init__(self, budget: int, count: Callable[[str], int], orders: Sequence[Line]) -> None:
+    def __init__(
+        self, budget: int, count: Callable[[str], int], orders: Sequence[RecalledLine]
+    ) -> None:
         spent = count(HEADER)
-        self.orders: list[Line] = []
+        self.orders: list[RecalledLine] = []
         if orders:
             left = budget // 2 - count(ORDERS)
             for line in orders:
@@ -163,14 +167,14 @@ class Packing:
                     self.orders.append(line)
                     left -= line.tokens + 1
             spent += count(ORDERS) + sum(line.tokens + 1 for line in self.orders)
-        self.first: list[Line] = []
-        self.more: list[Line] = []
+        self.first: list[RecalledLine] = []
+        self.more: list[RecalledLine] = []
         self._count = count
         self._begun: tuple[set[tuple[str, str]], set[tuple[str, str]]] = set(), set()
         self._left = [min(budget, FIRST_TOKENS) - spent, budget - FIRST_TOKENS - count(MORE)]
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[RecalledLine]:
         """All of them."""
         return [*self.orders, *self.first, *self.more]
 
@@ -179,7 +183,7 @@ class Packing:
         """Whether there is hardly room for any line."""
         return max(self._left) < LEAST_TOKENS
 
-    def take(self, line: Line) -> None:
+    def take(self, line: RecalledLine) -> None:
         """Take a line where it fits; one behind it that is shorter may fit where it does not."""
         heading = 0
         for block, lines in enumerate((self.first, self.more)):
@@ -196,7 +200,7 @@ class Packing:
 
 async def pack(
     host: Host, hits: Iterable[Hit], session: str, packing: Packing, *, every: bool = False
-) -> list[Line]:
+) -> list[RecalledLine]:
     """Pack what may be shown in a session: text of others as the sanitizers let it pass.
 
     Args:
@@ -225,7 +229,7 @@ async def pack(
     return passed
 
 
-def blocks_of(packing: Packing) -> list[tuple[Block, list[Line]]]:
+def blocks_of(packing: Packing) -> list[tuple[Block, list[RecalledLine]]]:
     """Return the blocks that show some lines, the oldest line of each first."""
     blocks = []
     for key, header, some, priority in (
@@ -249,7 +253,7 @@ def blocks_of(packing: Packing) -> list[tuple[Block, list[Line]]]:
     return blocks
 
 
-def _by_sittings(lines: Sequence[Line]) -> list[str]:
+def _by_sittings(lines: Sequence[RecalledLine]) -> list[str]:
     """Return lines below the headings of their sittings, which come in the order of the lines."""
     sittings: dict[tuple[str, str], list[str]] = {}
     for line in lines:

@@ -27,7 +27,7 @@ from hookgate.builtin_plugins.policy.rules.model import NO_LONGER_AGO, Came, San
 from hookgate.builtin_plugins.policy.settings import ProfileName, RuleEffect
 from hookgate.kit.content.documents import (
     DocumentModel,
-    Reading,
+    DocumentReading,
     Snake,
     many,
     matching,
@@ -140,12 +140,12 @@ def rule_paths(paths: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def read_cases(files: Iterable[Path]) -> Reading[Case]:
+def read_cases(files: Iterable[Path]) -> DocumentReading[Case]:
     """Read files of cases. It blocks, and never raises."""
     return read_files(files, read_text_of_cases)
 
 
-def read_text_of_cases(text: str, file: str) -> Reading[Case]:
+def read_text_of_cases(text: str, file: str) -> DocumentReading[Case]:
     """Read the cases in `text`. It never raises."""
     reading = read_text_as(CaseFile, text, file)
     cases: list[Case] = []
@@ -155,7 +155,7 @@ def read_text_of_cases(text: str, file: str) -> Reading[Case]:
             line = reading.document.position(("cases", number)).line
             cases.append(replace(one.case(whole.tools), file=file, line=line))
     problems = tuple(told_of(reading, "case", reading.problems))
-    return Reading(found=tuple(cases), problems=problems)
+    return DocumentReading(found=tuple(cases), problems=problems)
 
 
 # -- what they say ---------------------------------------------------------------------

@@ -32,7 +32,7 @@ from hookgate.builtin_plugins.policy.rules.linting import (
     unknown_budgets,
 )
 from hookgate.builtin_plugins.policy.rules.model import Rule
-from hookgate.kit.content.documents import Reading
+from hookgate.kit.content.documents import DocumentReading
 from hookgate.kit.content.problems import Problem
 
 TRY_SECONDS = 3.0
@@ -74,7 +74,7 @@ class Workbench:
         rules = _rules(work["rules"], RULES_FILE, work.get("beside", ()))
         old = None if work.get("old") is None else _rules(work["old"], OLD_FILE)
         cases = read_text_of_cases(work.get("cases") or "cases: []", CASES_FILE)
-        readings: list[Reading[Any]] = [rules, cases, *([old] if old else [])]
+        readings: list[DocumentReading[Any]] = [rules, cases, *([old] if old else [])]
         found: dict[str, Any] = {
             "ok": not any(one.failed for one in readings),
             "problems": _problems([one for reading in readings for one in reading.problems]),
@@ -126,13 +126,15 @@ class Workbench:
         return self._listed[kind] <= (MOST_FLIPS if kind == "flip" else MOST_OTHERS)
 
 
-def _rules(given: str | Sequence[Rule], file: str, beside: Sequence[Rule] = ()) -> Reading[Rule]:
+def _rules(
+    given: str | Sequence[Rule], file: str, beside: Sequence[Rule] = ()
+) -> DocumentReading[Rule]:
     """Return the rules of a text, behind others that it does not replace by name.
 
     Those of a gateway are returned as they are.
     """
     if not isinstance(given, str):
-        return Reading(found=tuple(given), problems=())
+        return DocumentReading(found=tuple(given), problems=())
     reading = named_once(read_text_of_rules(given, file))
     names = {rule.name for rule in reading.found}
     others = tuple(rule for rule in beside if rule.name not in names)

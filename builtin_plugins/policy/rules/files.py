@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, Field
 
 from hookgate.builtin_plugins.policy.rules.model import Rule, checked
-from hookgate.kit.content.documents import DocumentModel, Reading, read_text_as
+from hookgate.kit.content.documents import DocumentModel, DocumentReading, read_text_as
 from hookgate.kit.content.files import MANIFEST_BYTES, read_text
 from hookgate.kit.content.problems import ContentError, Problem
 
@@ -48,7 +48,9 @@ def files_of(paths: Iterable[Path], *, tests: bool = False) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def read_files(paths: Iterable[Path], read: Callable[[str, str], Reading[T]]) -> Reading[T]:
+def read_files(
+    paths: Iterable[Path], read: Callable[[str, str], DocumentReading[T]]
+) -> DocumentReading[T]:
     """Read files, each by `read`, which takes its text and its name. It blocks, never raises."""
     found: list[T] = []
     problems: list[Problem] = []
@@ -61,10 +63,10 @@ def read_files(paths: Iterable[Path], read: Callable[[str, str], Reading[T]]) ->
         reading = read(text, str(path))
         found += reading.found
         problems += reading.problems
-    return Reading(found=tuple(found), problems=tuple(problems))
+    return DocumentReading(found=tuple(found), problems=tuple(problems))
 
 
-def read_rules(paths: Iterable[Path]) -> Reading[Rule]:
+def read_rules(paths: Iterable[Path]) -> DocumentReading[Rule]:
     """Read the rules of files and folders. It blocks, and never raises.
 
     Two rules of one name are an error: a verdict that names a rule must name one.
@@ -72,7 +74,7 @@ def read_rules(paths: Iterable[Path]) -> Reading[Rule]:
     return named_once(read_files(files_of(paths), read_text_of_rules))
 
 
-def named_once(reading: Reading[Rule]) -> Reading[Rule]:
+def named_once(reading: DocumentReading[Rule]) -> DocumentReading[Rule]:
     """Return what was read, with a problem for each rule whose name another one has."""
     first: dict[str, Rule] = {}
     pairs = [(rule, first.setdefault(rule.name, rule)) for rule in reading.found]
@@ -89,12 +91,12 @@ def named_once(reading: Reading[Rule]) -> Reading[Rule]:
     return replace(reading, problems=(*reading.problems, *doubles))
 
 
-def read_text_of_rules(text: str, file: str) -> Reading[Rule]:
+def read_text_of_rules(text: str, file: str) -> DocumentReading[Rule]:
     """Read the rules in `text`. It never raises."""
     reading = read_text_as(RuleFile, text, file)
     problems = tuple(told_of(reading, "rule", reading.problems))
     if reading.document is None or not reading.found:
-        return Reading(problems=problems)
+        return DocumentReading(problems=problems)
     rules, silent = [], []
     for number, rule in enumerate(reading.found[0].rules):
         place = ("rules", number)
@@ -108,10 +110,12 @@ def read_text_of_rules(text: str, file: str) -> Reading[Rule]:
                 )
             )
     problems += tuple(told_of(reading, "rule", silent))
-    return Reading(found=tuple(rules), problems=problems)
+    return DocumentReading(found=tuple(rules), problems=problems)
 
 
-def told_of(reading: Reading[Any], kind: str, problems: Iterable[Problem]) -> Iterator[Problem]:
+def told_of(
+    reading: DocumentReading[Any], kind: str, problems: Iterable[Problem]
+) -> Iterator[Problem]:
     """Yield problems that say of which entry of ``rules`` or ``cases`` they are, by its name."""
     for problem in problems:
         at = re.match(rf"{kind}s\[(\d+)\]", problem.key)

@@ -15,22 +15,22 @@ from hookgate.builtin_plugins.awareness.cards.folders import (
     parse_card,
 )
 from hookgate.core.domain.descriptors import FLAG_NAMES, Card, Triggers
-from hookgate.kit.content.documents import Reading
+from hookgate.kit.content.documents import DocumentReading
 
 BODY = "Invoices are sent by the tool send_invoice. It needs a customer and an amount. " * 3
 MINIMAL = "capability_id: invoices\ntriggers: {keywords: [invoice]}\n"
 
 
-def read(head: str, body: str = BODY, *, strict: bool = False) -> Reading[Card]:
+def read(head: str, body: str = BODY, *, strict: bool = False) -> DocumentReading[Card]:
     text = f"---\n{head}---\n\n{body}\n"
     return parse_card(text, "a.md", origin="workspace", trusted=False, strict=strict)
 
 
-def problems(reading: Reading[Card]) -> list[str]:
+def problems(reading: DocumentReading[Card]) -> list[str]:
     return [str(problem) for problem in reading.problems]
 
 
-def card_of(reading: Reading[Card]) -> Card:
+def card_of(reading: DocumentReading[Card]) -> Card:
     assert problems(reading) == []
     assert reading.one is not None
     return reading.one
@@ -379,7 +379,7 @@ PIECES = st.sampled_from(
 )
 
 
-def held(reading: Reading[Card]) -> bool:
+def held(reading: DocumentReading[Card]) -> bool:
     """Whether there is a card or an error, and not both; and each problem is on one line."""
     failed = any(problem.severity == "error" for problem in reading.problems)
     one_line = all("\n" not in str(problem) for problem in reading.problems)

@@ -13,12 +13,12 @@ from hookgate.kit.content.documents import (
     KEYWORD,
     Description,
     DocumentModel,
+    DocumentReading,
     Examples,
     FlagValues,
     Labels,
     Made,
     Name,
-    Reading,
     Snake,
     many,
     once,
@@ -56,7 +56,7 @@ class Recipe(DocumentModel):
     picky: Annotated[Any, PlainValidator(refused)] = 1
 
 
-def read(text: str, file: str = "f", *, lenient: bool = False) -> Reading[Recipe]:
+def read(text: str, file: str = "f", *, lenient: bool = False) -> DocumentReading[Recipe]:
     return read_text_as(Recipe, text, file, lenient=lenient)
 
 

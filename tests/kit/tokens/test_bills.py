@@ -16,7 +16,7 @@ from tests.support.script import Script, Scripted, gateway
 
 from hookgate import BILLS, Host, ModelRequest, SystemText, Turn, hookimpl
 from hookgate.core.domain.models import Ending, StopEvent, TextDelta, Usage, UsageEvent
-from hookgate.kit.tokens.bills import Bills, Wording, _least_output, least_input
+from hookgate.kit.tokens.bills import UsageBills, Wording, _least_output, least_input
 from hookgate.kit.tokens.sizes import Sizes, typical_of_text
 
 RECORDED = json.loads(
@@ -33,7 +33,7 @@ class Billing:
     @hookimpl
     @asynccontextmanager
     async def lifespan(self, host: Host) -> AsyncIterator[None]:
-        host.provide(BILLS, Bills(host))
+        host.provide(BILLS, UsageBills(host))
         yield
 
 

@@ -26,7 +26,13 @@ from hookgate.core.domain.descriptors import ExamplesError, Flags, checked_examp
 from hookgate.core.domain.errors import ContentError, ToolDefinitionError, counted
 from hookgate.core.domain.strict_json import compile_schema
 from hookgate.core.settings.documented import Documented
-from hookgate.core.settings.documents import Position, Reading, SourceDocument, parse_toml, read
+from hookgate.core.settings.documents import (
+    DocumentReading,
+    Position,
+    SourceDocument,
+    parse_toml,
+    read,
+)
 from hookgate.kit.content.yaml_reader import read_yaml
 
 __all__ = [
@@ -37,6 +43,7 @@ __all__ = [
     "Description",
     "DisplayName",
     "DocumentModel",
+    "DocumentReading",
     "Examples",
     "FlagValues",
     "Form",
@@ -47,7 +54,6 @@ __all__ = [
     "Made",
     "Name",
     "Position",
-    "Reading",
     "Secrets",
     "Snake",
     "SourceDocument",
@@ -93,7 +99,7 @@ def parse(text: str, file: str, **limits: Any) -> SourceDocument:
 
 def read_text_as(
     model: type[M], text: str, file: str, *, lenient: bool = False, **limits: Any
-) -> Reading[M]:
+) -> DocumentReading[M]:
     """Read a text into a model. It never raises.
 
     Args:
@@ -106,7 +112,7 @@ def read_text_as(
     try:
         document = parse(text, file, **limits)
     except ContentError as error:
-        return Reading(problems=(error.problem,))
+        return DocumentReading(problems=(error.problem,))
     return read(model, document, lenient=lenient)
 
 

@@ -79,7 +79,7 @@ def said_of(events: Iterable[ModelEvent]) -> Wording:
     return Wording("".join(texts), "".join(thoughts))
 
 
-class Bills:
+class UsageBills:
     """The `hookgate.core.domain.ports.Bills` of whoever meters: provided under ``BILLS``.
 
     Args:
