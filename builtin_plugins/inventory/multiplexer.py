@@ -232,9 +232,7 @@ def _detail(content: str) -> Callable[[], CapabilityDetail]:
     return lambda: CapabilityDetail(content=content)
 
 
-# -- multiplexer -----------------------------------------------------------------
-
-# All sources read side by side, each in its own time; written to one change after the other.
+# -- reading ---------------------------------------------------------------------
 
 Read = Sequence[CapabilityRecord]
 

@@ -221,9 +221,7 @@ class Runs:
                     run.handle.cancel("other gateways take it to have stopped")
 
 
-# -- scheduler -------------------------------------------------------------------
-
-# What is due begins: one look at the clock for each time that something may be due.
+# -- what is due -----------------------------------------------------------------
 
 SWITCH = "schedules"
 PART = "schedules"

@@ -83,12 +83,7 @@ class Pool(ThreadPoolExecutor):
                 self._spent += time.thread_time() - begun
 
 
-# -- dispatch --------------------------------------------------------------------
-
-# The hooks of a gateway: their contracts, their implementations, and how one of these is called.
-#
-# Package-private: `core.hooks.caller` is the face of this, `core.hooks.limits` drives what
-# suspends.
+# -- contracts and implementations -----------------------------------------------
 
 MESSAGE_CHARS = 300
 

@@ -128,12 +128,7 @@ def _settled(value: Any) -> Any:
     return settled(value)
 
 
-# -- admission -------------------------------------------------------------------
-
-# What a tool, a capability and a card must be before a model can be offered it.
-#
-# However it comes in, what is admitted is a copy that nobody can change, the plugin that brought
-# it included: pins, grants and judgements hold for what was admitted.
+# -- what is admitted ------------------------------------------------------------
 
 SANDBOX_RUNNER = "wasm"
 """The name under which the plugin runs that runs tools in a sandbox. What a sandbox proves, that

@@ -1,4 +1,4 @@
-"""Text that comes in pieces, broken between words on a terminal."""
+"""A conversation on a terminal: a prompt here, the gateway's client on a thread beside it."""
 
 from __future__ import annotations
 
@@ -97,9 +97,7 @@ class WordWrap:
         self._column += cell_len(text.replace("\n", ""))
 
 
-# -- talk ------------------------------------------------------------------------
-
-# A conversation on a terminal: a prompt here, the gateway's client on a thread beside it.
+# -- what is told ----------------------------------------------------------------
 
 
 class Narrator:
@@ -228,8 +226,6 @@ def print_question(console: Console, data: Mapping[str, Any]) -> None:
 
 # -- talk ------------------------------------------------------------------------
 
-# The interactive conversation: a prompt here, the gateway's client on a thread beside it.
-#
 # The terminal waits for a line on the main thread, where Ctrl-C arrives. The connection, or the
 # gateway itself, lives on the event loop of another thread, so that it goes on while nobody
 # types.

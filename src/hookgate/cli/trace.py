@@ -1,4 +1,4 @@
-"""The waterfall of a turn: what ran, when, for how long, and what it decided."""
+"""What happened in a turn, and when: its waterfall; following hooks, and measuring them."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def _print_figures(console: Console, trace: Trace) -> None:
     console.print(figures)
 
 
-# -- What happened in a turn, and when; following hooks, and measuring them ------
+# -- the trace of a turn ---------------------------------------------------------
 
 QUIET_SECONDS = 0.25
 """Silence after ``done`` that means that the hooks behind a turn have run, too."""

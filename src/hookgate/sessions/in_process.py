@@ -200,7 +200,7 @@ def _page(every: Iterable[tuple[int, SessionKey, Message]], after: str, limit: i
     )
 
 
-# -- Questions in this process: kept until it ends -------------------------------
+# -- questions -------------------------------------------------------------------
 
 
 @dataclass(slots=True, eq=False)
@@ -313,7 +313,7 @@ class InProcessQuestions:
 
 # -- lanes -----------------------------------------------------------------------
 
-# Lanes in this process: one holder of a session at a time, first come, first served.
+# One holder of a session at a time, first come, first served.
 
 
 @dataclass(slots=True)

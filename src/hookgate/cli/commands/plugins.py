@@ -153,9 +153,7 @@ def _check_name(name: str) -> None:
         )
 
 
-# -- plugins ---------------------------------------------------------------------
-
-# ``hookgate plugins``: which run and why, what they do, what they cost, what ails them.
+# -- the plugins that there are --------------------------------------------------
 
 app = typer.Typer(
     cls=CommandGroup, no_args_is_help=True, help="Plugins: list, explain, trace and measure them."

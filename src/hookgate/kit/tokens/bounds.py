@@ -1,6 +1,7 @@
-"""How large a picture is, and how many tokens providers take for it at most.
+"""The most tokens that a request can be billed for, pictures included.
 
-The sizes come from the heads of the files: no picture is decoded.
+`TokenCounter.count` is an estimate, and packs the context; a budget that must hold reserves this.
+The sizes of pictures come from the heads of their files: none is decoded.
 """
 
 from __future__ import annotations
@@ -120,10 +121,7 @@ def tiles(width: int, height: int) -> int:
     return patches(math.ceil(width * scale), math.ceil(height * scale), 512)
 
 
-# -- The most tokens that a request can be billed for ----------------------------
-
-# `TokenCounter.count` is an estimate, and packs the context; a budget that must hold reserves
-# this.
+# -- requests --------------------------------------------------------------------
 
 REQUEST_TOKENS = 64
 """What a chat format spends once a request, and to spare."""
