@@ -2,21 +2,74 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from hookgate.cli.commands import config, gateway, plugins, tokens, workspace
-from hookgate.cli.commands.backup import backup, restore
-from hookgate.cli.commands.init import init
-from hookgate.cli.commands.serve import serve
-from hookgate.cli.commands.turn import chat, turn
-from hookgate.cli.group import RootGroup
+from hookgate.cli.group import CommandGroup, guarded, reflowed
+from hookgate.cli.plugin_commands import made
+from hookgate.cli.state import state_of
 
 TALK = "Talk"
 LOOK = "Look"
 RUN = "Run"
+
+OWN: Mapping[str, tuple[str, str, str]] = {
+    "init": (TALK, "init", "init"),
+    "chat": (TALK, "turn", "chat"),
+    "turn": (TALK, "turn", "turn"),
+    "serve": (RUN, "serve", "serve"),
+    "status": (RUN, "gateway", "status"),
+    "backup": (RUN, "backup", "backup"),
+    "restore": (RUN, "backup", "restore"),
+    "route": (LOOK, "gateway", "route"),
+    "call": (LOOK, "gateway", "call"),
+    "commands": (LOOK, "gateway", "commands"),
+    "config": (RUN, "config", "app"),
+    "token": (RUN, "tokens", "app"),
+    "workspace": (RUN, "workspace", "app"),
+    "plugins": (LOOK, "plugins", "app"),
+}
+"""The commands of the shell itself: where help shows each, the module of `cli.commands` that it is
+in, and what it is called there. Who asks for one loads no other."""
+
+
+class RootGroup(CommandGroup):
+    """The first group: what goes wrong below it becomes an exit code, and no stack trace."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command called `cmd_name`, or None where there is none."""
+        if cmd_name in OWN:
+            return self._own(cmd_name)
+        found = super().get_command(ctx, cmd_name)
+        if found is None:
+            # What was meant is looked for among those that are loaded.
+            for name in OWN:
+                self._own(name)
+        return found
+
+    def _own(self, name: str) -> Any:
+        if name not in self.commands:
+            panel, module, what = OWN[name]
+            thing = getattr(import_module(f"hookgate.cli.commands.{module}"), what)
+            group = isinstance(thing, typer.Typer)
+            command: Any = typer.main.get_group(thing) if group else made(thing, name)
+            command.name, command.rich_help_panel = name, panel
+            command.help = reflowed(command.help)
+            self.commands[name] = command
+        return self.commands[name]
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands, for help and completion."""
+        return list(dict.fromkeys([*OWN, *super().list_commands(ctx)]))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        return guarded(lambda: super(RootGroup, self).invoke(ctx), lambda: state_of(ctx))
+
 
 app = typer.Typer(
     cls=RootGroup,
@@ -65,19 +118,3 @@ def options(
     this process. It needs no settings to begin with: try `hookgate chat`; `hookgate init` sets up
     a model of yours.
     """
-
-
-app.command(rich_help_panel=TALK)(init)
-app.command(rich_help_panel=TALK)(chat)
-app.command(rich_help_panel=TALK)(turn)
-app.command(rich_help_panel=RUN)(serve)
-app.command(rich_help_panel=RUN)(gateway.status)
-app.add_typer(config.app, name="config", rich_help_panel=RUN)
-app.add_typer(tokens.app, name="token", rich_help_panel=RUN)
-app.add_typer(workspace.app, name="workspace", rich_help_panel=RUN)
-app.command(rich_help_panel=RUN)(backup)
-app.command(rich_help_panel=RUN)(restore)
-app.add_typer(plugins.app, name="plugins", rich_help_panel=LOOK)
-app.command(rich_help_panel=LOOK)(gateway.route)
-app.command(rich_help_panel=LOOK)(gateway.call)
-app.command(rich_help_panel=LOOK)(gateway.commands)

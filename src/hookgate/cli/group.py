@@ -178,14 +178,6 @@ def _refuse_of_missing(ctx: Any, name: str) -> None:
         )
 
 
-class RootGroup(CommandGroup):
-    """The first group: what goes wrong below it becomes an exit code, and no stack trace."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run a command."""
-        return guarded(lambda: super(RootGroup, self).invoke(ctx), lambda: state_of(ctx))
-
-
 def guarded(work: Callable[[], Any], state: Callable[[], State]) -> Any:
     """Return what `work` returns; print its errors and turn them into exit codes."""
     try:

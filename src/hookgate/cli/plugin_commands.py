@@ -193,10 +193,15 @@ def loaded(state: State, one: BroughtCommand) -> Any:
             soft_wrap=True,
         )
         return None
-    made = found
-    if not isinstance(found, typer.Typer):
-        made = typer.Typer(add_completion=False)
-        made.command(name)(found)
-    command: Any = typer.main.get_command(made)
+    command = made(found, name)
     command.name, command.rich_help_panel = name, PANEL
     return command
+
+
+def made(thing: Any, name: str) -> Any:
+    """Return a typer app or a function as click runs it."""
+    app = thing
+    if not isinstance(thing, typer.Typer):
+        app = typer.Typer(add_completion=False)
+        app.command(name)(thing)
+    return typer.main.get_command(app)
