@@ -11,6 +11,9 @@ from tests.support.examples import sampled
 
 HEAVY = ("aiohttp", "httpx", "numpy", "sqlalchemy", "structlog", "hookgate.core.settings.schema")
 
+OTHERS = ("init", "backup", "plugins", "config", "doctor")
+"""Modules of commands that nobody asks for here."""
+
 CODE = """
 import sys
 from hookgate.cli import main
@@ -23,22 +26,56 @@ except SystemExit as end:
 """
 
 
-@pytest.mark.parametrize(
-    "words", sampled(["policy explain", "", "policy", "approvals", "approvals list"])
-)
-def test_help_loads_nothing_of_a_gateway(words: str, hookgate: CommandLine) -> None:
+def _run(code: str, *words: str, home: CommandLine) -> subprocess.CompletedProcess[str]:
     # What is set in the environment is checked, which takes the models of the settings.
     environ = {
-        name: value for name, value in hookgate.environ.items() if not name.startswith("HOOKGATE_")
+        name: value for name, value in home.environ.items() if not name.startswith("HOOKGATE_")
     }
-    ran = subprocess.run(
-        [sys.executable, "-c", CODE.format(heavy=HEAVY), *words.split(), "--help"],
-        env={**environ, "HOOKGATE_HOME": str(hookgate.home)},
+    return subprocess.run(
+        [sys.executable, "-c", code, *words],
+        env={**environ, "HOOKGATE_HOME": str(home.home)},
         capture_output=True,
         text=True,
         check=False,
     )
 
+
+@pytest.mark.parametrize(
+    "words", sampled(["policy explain", "", "policy", "approvals", "approvals list"])
+)
+def test_help_loads_nothing_of_a_gateway(words: str, hookgate: CommandLine) -> None:
+    ran = _run(CODE.format(heavy=HEAVY), *words.split(), "--help", home=hookgate)
+
     assert ran.returncode == 0, ran.stderr
     assert "Usage:" in ran.stdout
     assert "loaded: []" in ran.stdout
+
+
+def test_a_command_loads_no_other(hookgate: CommandLine) -> None:
+    others = tuple(f"hookgate.cli.commands.{name}" for name in OTHERS)
+    ran = _run(CODE.format(heavy=others), "serve", "--help", home=hookgate)
+
+    assert ran.returncode == 0, ran.stderr
+    assert "--take-over" in ran.stdout
+    assert "loaded: []" in ran.stdout
+
+
+AUTHORITIES = """
+import ssl
+from hookgate.cli.commands.serve import _import_aiohttp
+_import_aiohttp()
+from aiohttp.connector import _SSL_CONTEXT_VERIFIED as context
+all = ssl.create_default_context()
+assert context.verify_mode == ssl.CERT_REQUIRED and context.check_hostname
+assert context.verify_flags == all.verify_flags and context.options == all.options
+print("before:", context.cert_store_stats()["x509_ca"])
+for _ in range(2):
+    context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname="example.org")
+print("behind:", context.cert_store_stats() == all.cert_store_stats())
+"""
+
+
+def test_aiohttp_reads_the_certificate_authorities_when_it_connects(hookgate: CommandLine) -> None:
+    ran = _run(AUTHORITIES, home=hookgate)
+
+    assert ran.stdout == "before: 0\nbehind: True\n", ran.stderr

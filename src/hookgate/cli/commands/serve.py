@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from contextlib import AsyncExitStack
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -61,15 +60,54 @@ def serve(
             state.overrides[key] = value
     import asyncio
 
-    # Whoever imports aiohttp waits until it has read the certificate authorities. That needs no
-    # interpreter, which loads the gateway meanwhile.
-    threading.Thread(target=import_module, args=("aiohttp.web",), daemon=True).start()
+    _import_aiohttp()
     _import_structlog()
     import_module("hookgate.gateway")
     from hookgate.core.gateway.serve import loop_factory
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         raise typer.Exit(runner.run(run(state, take_over=take_over)))
+
+
+def _import_aiohttp() -> None:
+    """Load aiohttp, and read no certificate authorities meanwhile.
+
+    It would read them twice, a thirtieth of the start, for clients of its own. Those of the gateway
+    bring TLS settings; where a plugin makes one without, its first connection reads them.
+    """
+    import ssl
+
+    class LateAuthorities(ssl.SSLContext):
+        """Settings that trust the system's authorities, which are read when somebody connects."""
+
+        unread = True
+
+        def wrap_socket(self, *arguments: Any, **named: Any) -> ssl.SSLSocket:
+            self._read_once()
+            return super().wrap_socket(*arguments, **named)
+
+        def wrap_bio(self, *arguments: Any, **named: Any) -> ssl.SSLObject:
+            self._read_once()
+            return super().wrap_bio(*arguments, **named)
+
+        def _read_once(self) -> None:
+            if self.unread:
+                self.load_default_certs()
+                self.unread = False
+
+    def later(context: ssl.SSLContext, *_: ssl.Purpose) -> None:
+        context.__class__ = LateAuthorities
+
+    kind: Any = ssl.SSLContext
+    reading = kind.load_default_certs
+    kind.load_default_certs = later
+    # aiohttp has its settings that trust everybody read them, too.
+    kind.set_default_verify_paths = later
+    try:
+        import_module("aiohttp.web")
+    finally:
+        kind.load_default_certs = reading
+        del kind.set_default_verify_paths
 
 
 def _import_structlog() -> None:
