@@ -193,6 +193,7 @@ class Host:
         self._plugins: Plugins | None = None
         self._sanitizer: Sanitizer | None = None
         self._turns: Turns | None = None
+        self._begun = asyncio.Event()
         self._readers: list[Callable[[Settings], None]] = []
         self._key_enders: list[Callable[[str], None]] = []
         self._ended_keys: list[set[str]] = []
@@ -259,6 +260,18 @@ class Host:
         self._sanitizer = sanitizer or self._sanitizer
         self._turns = turns or self._turns
         self._reload = reload or self._reload
+
+    def say_started(self) -> None:
+        """Let those go on who wait for the end of the start. Only the gateway calls this."""
+        self._begun.set()
+
+    async def started(self) -> None:
+        """Wait until the gateway has started.
+
+        Whoever has something to make ready for later waits first: until then everybody waits for
+        the gateway.
+        """
+        await self._begun.wait()
 
     @property
     def _runner(self) -> Turns:

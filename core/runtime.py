@@ -193,6 +193,7 @@ class Runtime:
         await self._follow_souls(self.settings)
         if not host.for_command:
             host.spawn(self._follow_secrets(), name="secrets")
+        host.say_started()
 
     async def drain(self, seconds: float | None = None) -> None:
         """Take no new messages; let turns finish, and cancel them after `seconds`.

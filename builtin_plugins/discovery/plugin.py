@@ -158,6 +158,7 @@ class Plugin:
     async def _index_ahead(self, host: Host, changed: asyncio.Event) -> None:
         """Index each version before a turn asks for it."""
         engine = self._discoverer(host).engine
+        await host.started()
         while True:
             await changed.wait()
             # At a start one change comes after the other, and there is better to do.

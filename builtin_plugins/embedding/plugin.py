@@ -73,7 +73,7 @@ class Plugin:
         self._embedder = embedder
         host.provide(EMBEDDER, embedder)
         if isinstance(engine, ThreadEngine):
-            host.spawn(self._load_later(engine), name="load the embedding model")
+            host.spawn(self._load_later(host, engine), name="load the embedding model")
         try:
             yield
         finally:
@@ -209,7 +209,8 @@ class Plugin:
             )
         host.standing(PART).bad(f"{why}; {INSTEAD}")
 
-    async def _load_later(self, engine: ThreadEngine) -> None:
+    async def _load_later(self, host: Host, engine: ThreadEngine) -> None:
+        await host.started()
         await asyncio.sleep(self._settings.load_after_seconds)
         # What is wrong with the model has been said when this returns.
         with suppress(EmbeddingError):

@@ -140,6 +140,7 @@ class Plugin:
 
     async def _tidy(self, host: Host, budgets: Budgets, ledger: Ledger) -> None:
         # Prices take a third of a second: a command that is soon done needs none.
+        await host.started()
         await asyncio.sleep(LATE_SECONDS)
         await self._prices.load()
         while True:
