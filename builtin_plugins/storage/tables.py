@@ -53,6 +53,9 @@ class UtcTime(TypeDecorator[datetime]):
 class StorageModel(SQLModel, registry=registry()):
     """Base of the store's own tables."""
 
+    # Rows are made and read without a check, so what checks them is not made.
+    model_config = {"defer_build": True}  # so is SQLModel's own
+
 
 class SessionRow(StorageModel, table=True):
     """One conversation.
