@@ -36,4 +36,4 @@ class AuditSettings(Section):
     is about one tool's alone."""
     ring: int = Field(default=1000, ge=1, le=1_000_000)
     """Rows that are kept in memory where there is no store."""
-    metrics: MetricsFileSettings = MetricsFileSettings()
+    metrics: MetricsFileSettings = MetricsFileSettings.by_default()

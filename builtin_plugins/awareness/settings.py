@@ -113,7 +113,7 @@ class AwarenessSettings(Section):
     """Whether the folders are watched, and read again when something in them changes."""
     debounce_ms: int = Field(default=500, ge=10, le=60_000)
     """The longest time for which a burst of changes is gathered, in milliseconds."""
-    kill_switch: KillSwitchSettings = Field(default_factory=KillSwitchSettings)
+    kill_switch: KillSwitchSettings = Field(default_factory=KillSwitchSettings.by_default)
     """When cards turn themselves off."""
-    records: RecordSettings = Field(default_factory=RecordSettings)
+    records: RecordSettings = Field(default_factory=RecordSettings.by_default)
     """The file of decisions."""

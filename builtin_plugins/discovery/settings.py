@@ -80,5 +80,5 @@ class DiscoverySettings(Section):
     PostgreSQL with pgvector. Gateways that share the store share the vectors."""
     index_ahead: bool = True
     """Whether what there is is indexed before a turn asks for it; without, the first one waits."""
-    learning: LearningSettings = Field(default_factory=LearningSettings)
+    learning: LearningSettings = Field(default_factory=LearningSettings.by_default)
     """Example queries, learned from use."""

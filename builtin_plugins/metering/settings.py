@@ -177,7 +177,7 @@ class MeteringSettings(Section):
     """Prices of your own, by globs of ``provider/model``; they come before the known ones."""
     unknown: Price = Price(input=Decimal(30), output=Decimal(180))
     """What a model without a known price is taken to cost by budgets in money."""
-    guard: GuardSettings = GuardSettings()
+    guard: GuardSettings = GuardSettings.by_default()
     without_store: Literal["refuse", "count"] = "refuse"
     """Without a durable store, budgets of days and months would begin anew with each start:
     `refuse` refuses the calls that they are for, `count` counts in memory."""

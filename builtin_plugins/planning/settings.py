@@ -112,6 +112,6 @@ class PlanningSettings(Section):
     """Whether a request's flags change the plan and its outcome. `fail_closed` always holds."""
     lifecycle: bool = True
     """Whether a turn's course is told, as events `lifecycle`."""
-    discovery: PlannedDiscoverySettings = PlannedDiscoverySettings()
-    outcomes: OutcomeSettings = OutcomeSettings()
-    adaptive: AdaptiveSettings = AdaptiveSettings()
+    discovery: PlannedDiscoverySettings = PlannedDiscoverySettings.by_default()
+    outcomes: OutcomeSettings = OutcomeSettings.by_default()
+    adaptive: AdaptiveSettings = AdaptiveSettings.by_default()

@@ -70,7 +70,7 @@ class PolicySettings(Section):
     pin_tools: Literal["others", "all", "off"] = "others"
     """Whose tools are held against the digest that was accepted: those that do not come with
     hookgate, all, or none."""
-    approvals: ApprovalSettings = ApprovalSettings()
+    approvals: ApprovalSettings = ApprovalSettings.by_default()
 
     @field_validator("zone")
     @classmethod

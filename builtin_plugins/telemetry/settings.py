@@ -44,4 +44,4 @@ class TelemetrySettings(Section):
 
     prometheus: bool = True
     """Whether `GET /metrics` is served."""
-    otel: OtelSettings = OtelSettings()
+    otel: OtelSettings = OtelSettings.by_default()

@@ -64,7 +64,7 @@ class WasmSettings(Section):
     memory_bytes: int = Field(default=1024 * MB, ge=MB)
     """What the memories and tables of all calls that have begun may take together, each counted
     by its limits. A call that does not fit waits, for as long as it may run."""
-    limits: GuestLimitSettings = GuestLimitSettings()
+    limits: GuestLimitSettings = GuestLimitSettings.by_default()
     """What a plugin may ask for at most."""
     http_seconds: float = Field(default=20.0, gt=0, le=600)
     """The limit of one request of a guest with its redirects; less where its call ends earlier."""

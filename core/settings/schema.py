@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, AwareDatetime, Field, PrivateAttr, SecretStr, model_validator
 
@@ -23,6 +23,15 @@ from hookgate.core.settings.paths import FROM_HOME, IS_TEXT, PathBases, users_ho
 
 class Section(Documented):
     """Base of every section: unknown keys are errors, values do not change."""
+
+    @classmethod
+    def by_default(cls) -> Self:
+        """Return the section of whoever sets nothing in it.
+
+        Nothing is checked, so what checks values need not be made. That the defaults which come
+        with hookgate hold is checked by a test.
+        """
+        return cls.model_construct()
 
 
 HomePath = Annotated[Path, Field(json_schema_extra={FROM_HOME: True})]
@@ -150,7 +159,7 @@ class GatewaySettings(Section):
         default_factory=dict
     )
     """Access tokens by name."""
-    limits: LimitSettings = LimitSettings()
+    limits: LimitSettings = LimitSettings.by_default()
 
 
 class AgentSettings(Section):
@@ -324,7 +333,7 @@ class Settings(Section):
 
     home: Path = Field(default_factory=lambda: users_home() / ".hookgate")
     """The folder for the store, keys and runtime files."""
-    gateway: GatewaySettings = GatewaySettings()
+    gateway: GatewaySettings = GatewaySettings.by_default()
     agents: Annotated[dict[str, AgentSettings], AfterValidator(_distinct)] = Field(
         default_factory=dict
     )
@@ -332,15 +341,15 @@ class Settings(Section):
     default_agent: str | None = None
     """The agent for messages that no binding matches."""
     bindings: tuple[BindingSettings, ...] = ()
-    context: ContextSettings = ContextSettings()
-    turn: TurnSettings = TurnSettings()
-    plugins: PluginsSettings = PluginsSettings()
+    context: ContextSettings = ContextSettings.by_default()
+    turn: TurnSettings = TurnSettings.by_default()
+    plugins: PluginsSettings = PluginsSettings.by_default()
     hooks: dict[str, HookSettings] = Field(default_factory=dict)
     plugin: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """One section for each plugin, typed by the plugin."""
     secrets: dict[str, SecretStr] = Field(default_factory=dict)
     """Secrets by name; an environment variable or a key file comes before."""
-    log: LogSettings = LogSettings()
+    log: LogSettings = LogSettings.by_default()
     _bases: PathBases = PrivateAttr(default_factory=PathBases)
     _places: _Places = PrivateAttr(default_factory=_Places)
 

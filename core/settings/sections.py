@@ -18,6 +18,9 @@ from hookgate.core.settings.words import problems_of
 
 S = TypeVar("S", bound=Section)
 
+OURS = "hookgate.builtin_plugins."
+"""Begins the modules of sections whose defaults are known to hold."""
+
 _TOML_TYPES = (str, bool, int, float, datetime, date, time)
 
 
@@ -61,6 +64,8 @@ def section_of(settings: Settings, name: str, model: type[S]) -> S:
         return settings.bases.whole(text, ("plugin", name, *path), home)
 
     values = whole_paths(model, settings.plugin.get(name, {}), whole)
+    if not values and model.__module__.startswith(OURS):
+        return whole_section(model.by_default(), whole)
     try:
         if _is_toml(values):
             raw = to_json(values, inf_nan_mode="constants")

@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
+from pydantic import SecretStr, model_validator
 
 from hookgate import Section
 from hookgate.core.domain.errors import ConfigError
 from hookgate.core.settings.file import load_settings
 from hookgate.core.settings.schema import Settings
 from hookgate.core.settings.secret_store import MASK
+from hookgate.core.settings.sections import section_of
 from hookgate.core.settings.values import SetValue, set_values, values_of
+from hookgate.gateway import Gateway
 
 
 class Acme(Section):
@@ -91,3 +93,40 @@ def test_a_section_is_chosen_whole_and_a_wrong_one_named() -> None:
         values_of(every, "plugin.acne")
     with pytest.raises(ConfigError, match="no section"):
         values_of(every, "con")
+
+
+def test_what_is_set_by_nobody_holds() -> None:
+    # It is not checked where a gateway starts.
+    models = {"core": Settings, **Gateway().plugins.models()}
+    assert len(models) > 20
+    for name, model in models.items():
+        made = model.by_default()
+        assert made == model(), name
+        assert repr(made) == repr(model.model_validate({})), name
+        assert made.model_fields_set == frozenset(), name
+
+
+class Demanding(Section):
+    """A section that cannot be left out."""
+
+    key: str
+
+
+class Picky(Section):
+    """A section whose default does not hold where nothing is said."""
+
+    key: str | None = None
+
+    @model_validator(mode="after")
+    def _there(self) -> Picky:
+        if self.key is None:
+            raise ValueError("a key is needed")
+        return self
+
+
+@pytest.mark.parametrize("model", [Demanding, Picky])
+def test_a_section_of_a_third_party_is_checked_also_where_nothing_is_said(
+    model: type[Section],
+) -> None:
+    with pytest.raises(ConfigError, match="key"):
+        section_of(Settings(), "acme", model)
