@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from tests.support.wire import tokens
 
 from hookgate import Gateway, Settings
 from hookgate.core.gateway.serve import Listener, listen
 
+HERE = Path(__file__).parent
 DRIVER = find_spec("playwright")
 collect_ignore_glob = [] if DRIVER else ["test_*.py"]
 """What drives the browser is installed by `make test-browser` alone."""
@@ -105,8 +107,16 @@ class Shown:
 Show = Callable[..., AbstractAsyncContextManager[Shown]]
 
 
-@pytest.fixture
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have all tests of pages run in one loop, which the browser that they share belongs to."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def chromium() -> AsyncIterator[Any]:
+    """Start a browser for all tests of a process: each has a context of its own in it."""
     if not CHROMIUM:
         pytest.skip("NO page was tested: no Chromium was found; HOOKGATE_CHROMIUM names one")
     from playwright.async_api import async_playwright
