@@ -107,7 +107,7 @@ async def whole_after(home: Path, kills: int) -> None:
 async def test_a_kill_leaves_nothing_half_learned_or_half_forgotten(
     short: bool, tmp_path: Path
 ) -> None:
-    await whole_after(tmp_path, 6 if short else 100)
+    await whole_after(tmp_path, 3 if short else 100)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Gateways behind a proxy that end, one after the other, while twenty people ask them."""
+"""Gateways behind a proxy that end, one after the other, while twelve or twenty people ask them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_rolling_restarts_behind_a_proxy_fail_no_request(
 ) -> None:
     rounds = 2 if short else 20
     async with fleet_behind(kind, tmp_path, url) as (fleet, front):
-        crowd = Crowd(front, fleet.headers)
+        crowd = Crowd(front, fleet.headers, 12 if short else 20)
         async with crowd.asking():
             for turn in range(rounds):
                 number = turn % 2
@@ -79,7 +79,7 @@ async def test_a_gateway_that_is_killed_behind_a_proxy_fails_only_what_ran_there
     rounds = 1 if short else 10
     loop = asyncio.get_running_loop()
     async with fleet_behind(kind, tmp_path, url) as (fleet, front):
-        crowd = Crowd(front, fleet.headers)
+        crowd = Crowd(front, fleet.headers, 12 if short else 20)
         async with crowd.asking():
             for turn in range(rounds):
                 number, place = turn % 2, places(kind, fleet)[turn % 2]
