@@ -8,7 +8,7 @@ upstream speaks another wire, the writer makes them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -29,6 +29,7 @@ CHAT_STOPS: Mapping[StopReason, str] = {
     "stop_sequence": "stop",
     "tool_use": "tool_calls",
     "max_tokens": "length",
+    "paused": "length",
     "refusal": "content_filter",
 }
 MESSAGES_STOPS: Mapping[StopReason, str] = {
@@ -36,6 +37,7 @@ MESSAGES_STOPS: Mapping[StopReason, str] = {
     "stop_sequence": "stop_sequence",
     "tool_use": "tool_use",
     "max_tokens": "max_tokens",
+    "paused": "pause_turn",
     "refusal": "refusal",
 }
 
@@ -43,6 +45,21 @@ MESSAGES_STOPS: Mapping[StopReason, str] = {
 def stop_of(stop: StopEvent | None, turn: Turn) -> StopReason | None:
     """Return why the model has stopped: as its provider said, or as the turn has it."""
     return turn.stop if stop is None else stop.reason
+
+
+def matched_of(stop: StopEvent | None, stops: Collection[str]) -> str:
+    """Return which of a client's texts has ended an answer; "" where nobody knows it.
+
+    Args:
+        stop: How the answer has ended.
+        stops: The texts.
+    """
+    if stop is None:
+        return ""
+    if stop.reason == "stop_sequence" and len(stops) == 1:
+        return next(iter(stops))
+    # Of several ones it is known where the upstream has said it.
+    return stop.matched if stop.matched in stops else ""
 
 
 class Writer(Protocol):

@@ -88,6 +88,10 @@ class AnswerDelivery:
         """The answer's text, where it is looked at as a whole before it is shown."""
         self._between = False
         """Whether a round of the model's has ended since it has said something."""
+        self._said = 0
+        """Characters of the answer so far."""
+        self._before = 0
+        """Those in front of this round's."""
         self._retried = False
         """Whether the gateway has asked a model again that had failed."""
         self._begun = False
@@ -129,8 +133,14 @@ class AnswerDelivery:
                 self._between = True
             elif event.type == "attempt_failed" and event.data["retry_in"] is not None:
                 self._retried = True
-            elif self._between and event.type == "text" and event.data["text"]:
-                self._part(event)
+            elif event.type == "text" and event.data["text"]:
+                if self._between:
+                    self._part(event)
+                self._said += len(event.data["text"])
+            elif event.type == "citation":
+                # It counts in the text of its own round.
+                at = {one: event.data[one] + self._before for one in ("start", "end")}
+                event = replace(event, data={**event.data, **at})
             if self._held is not None and event.type == "text":
                 self._held.append(event)
                 return
@@ -148,8 +158,11 @@ class AnswerDelivery:
         if self._held is not None:
             # What is looked at is the last one alone, and so that is what is shown.
             self._held.clear()
+            self._said = 0
         elif gap := self._gap(event.data["text"]):
             self._frames += self._writer.take(replace(event, data={"text": gap}, value=None))
+            self._said += len(gap)
+        self._before = self._said
 
     def _gap(self, text: str) -> str:
         """Return what parts a text from what was said before it; "" for nothing."""

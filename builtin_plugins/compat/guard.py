@@ -127,6 +127,7 @@ CHAT = ClientWire(
         asked.model,
         usage=asked.usage or not asked.stream,
         custom=asked.custom if asked.free_text else (),
+        stops=asked.parameters.stop,
     ),
     fold=fold_chat,
     named=False,

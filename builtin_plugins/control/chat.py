@@ -223,7 +223,7 @@ async def send(invocation: Invocation, params: ChatParams) -> TurnAccepted:
         return relay.broke(turn.turn, error)
 
 
-_WITHIN = frozenset(("opaque", "model_ended"))
+_WITHIN = frozenset(("opaque", "citation", "model_ended"))
 """Events for whoever runs a turn in this process; a client of the wire has no use for them."""
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hookgate import (
     AS_CONFIGURED,
+    Citation,
     Content,
     ContentPart,
     Document,
@@ -50,6 +51,7 @@ from hookgate.builtin_plugins.providers.wire.protocol import (
     malformed,
     merge_options,
     object_of,
+    page_of,
     paired,
     parse,
     passes,
@@ -76,6 +78,7 @@ STOP_REASONS: Mapping[str, StopReason] = {
     "max_tokens": "max_tokens",
     "model_context_window_exceeded": "max_tokens",
     "stop_sequence": "stop_sequence",
+    "pause_turn": "paused",
     "refusal": "refusal",
 }
 
@@ -109,6 +112,9 @@ PROTOCOL = "the Messages API"
 
 CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 """Words of a `tool_choice`, and what the API calls them."""
+
+PAGES = {"web_search_result_location": "url", "search_result_location": "source"}
+"""The kinds of citations that name a page of the web, and the field that has its address."""
 
 NO_FIELD = (
     "seed",
@@ -387,6 +393,9 @@ class MessagesBlock:
     start: dict[str, Any]
     pieces: list[str] = field(default_factory=list)
     signature: list[str] = field(default_factory=list)
+    notes: list[Any] = field(default_factory=list)
+    before: int = 0
+    """Characters of the answer in front of it."""
     frames: list[Any] = field(default_factory=list)
 
 
@@ -406,6 +415,9 @@ class AnthropicReader:
         self._blocks: dict[int, MessagesBlock] = {}
         self.usage = StreamedUsage(anthropic_messages, "output_tokens")
         self._counted = False
+        self._length = 0
+        """Characters of the answer that were parsed so far."""
+        self._matched = ""
         self._stop: StopReason | None = None
         self.template = TextTemplate(TEXT)
         self.frames: FrameTemplate | None = None
@@ -426,7 +438,8 @@ class AnthropicReader:
             case "content_block_start":
                 return self._start(event)
             case "content_block_stop":
-                return self._finish(self._blocks.pop(self._index(event), None))
+                block = self._blocks.pop(self._index(event), None)
+                return (*self._finish(block), *self._notes(block))
             case "message_start":
                 message = object_of(self._provider, event, "message")
                 return self._count(message.get("usage"), final=False)
@@ -434,7 +447,7 @@ class AnthropicReader:
                 return self._message_delta(event)
             case "message_stop":
                 self.done = True
-                return (StopEvent(self._stop or "other"),)
+                return (self._ended(),)
             case "error":
                 self._fail(event)
         # Pings, and types that are newer than this reader.
@@ -450,11 +463,11 @@ class AnthropicReader:
             malformed(self._provider, f"JSON that is no answer: {message_of(data)}")
         said: list[ModelEvent] = []
         for block in blocks:
-            said.extend(self._begun(block))
-            said.extend(self._finish(MessagesBlock(block)))
+            whole = MessagesBlock(block, before=self._said())
+            said += [*self._begun(block), *self._finish(whole), *self._notes(whole)]
         said.extend(self._message_delta({"delta": message, "usage": message.get("usage")}))
         self.done = True
-        return [*said, StopEvent(self._stop or "other")]
+        return [*said, self._ended()]
 
     def end(self) -> Sequence[ModelEvent]:
         """Accept an end behind the stop reason, with which the usage comes."""
@@ -465,7 +478,7 @@ class AnthropicReader:
                 provider=self._provider,
             )
         self.done = True
-        return (StopEvent(self._stop, marked=self._counted),)
+        return (replace(self._ended(), marked=self._counted),)
 
     def _delta(self, event: dict[str, Any]) -> Sequence[ModelEvent]:
         delta = event.get("delta")
@@ -476,6 +489,7 @@ class AnthropicReader:
             text = delta.get("text")
             if type(text) is not str:
                 text = text_of(self._provider, delta, "text")
+            self._length += len(text)
             return (TextDelta(text),) if text else ()
         block = self._blocks.get(self._index(event))
         if block is None:
@@ -488,11 +502,13 @@ class AnthropicReader:
             return (ReasoningDelta(text),) if text else ()
         elif kind == "signature_delta":
             block.signature.append(text_of(self._provider, delta, "signature"))
+        elif kind == "citations_delta":
+            block.notes.append(delta.get("citation"))
         return ()
 
     def _start(self, event: dict[str, Any]) -> Sequence[ModelEvent]:
         start = object_of(self._provider, event, "content_block")
-        self._blocks[self._index(event)] = MessagesBlock(start)
+        self._blocks[self._index(event)] = MessagesBlock(start, before=self._said())
         return self._begun(start)
 
     def _begun(self, start: dict[str, Any]) -> Sequence[ModelEvent]:
@@ -500,6 +516,7 @@ class AnthropicReader:
         kind = start.get("type")
         if kind == "text":
             text = text_of(self._provider, start, "text")
+            self._length += len(text)
             return (TextDelta(text),) if text else ()
         if kind == "thinking":
             thinking = text_of(self._provider, start, "thinking")
@@ -542,10 +559,31 @@ class AnthropicReader:
                 data = {**start, "input": sendable_input(arguments_of(pieces))} if pieces else start
                 return (OpaqueDelta(Opaque(provider=self._provider, data=data), brought(start)),)
 
+    def _notes(self, block: MessagesBlock | None) -> Iterator[Citation]:
+        """Yield the pages of the web that a text rests on, which is all of its block."""
+        if block is None:
+            return
+        given = block.start.get("citations")
+        for note in (*(given if isinstance(given, list) else ()), *block.notes):
+            if isinstance(note, dict) and (address := PAGES.get(str(note.get("type")))):
+                page = page_of(note.get(address), note.get("title"), note.get("cited_text"))
+                if page is not None:
+                    yield replace(page, start=block.before, end=self._said())
+
+    def _said(self) -> int:
+        """Return how many characters of the answer have come."""
+        return self._length + self.template.length
+
+    def _ended(self) -> StopEvent:
+        return StopEvent(self._stop or "other", matched=self._matched)
+
     def _message_delta(self, event: dict[str, Any]) -> Sequence[ModelEvent]:
-        reason = object_of(self._provider, event, "delta").get("stop_reason")
+        delta = object_of(self._provider, event, "delta")
+        reason, matched = delta.get("stop_reason"), delta.get("stop_sequence")
         if isinstance(reason, str):
             self._stop = STOP_REASONS.get(reason, "other")
+        if isinstance(matched, str):
+            self._matched = matched
         return self._count(event.get("usage"), final=True)
 
     def _count(self, found: object, *, final: bool) -> Sequence[ModelEvent]:

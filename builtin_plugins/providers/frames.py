@@ -18,7 +18,6 @@ from hookgate.builtin_plugins.providers.anthropic import (
 from hookgate.builtin_plugins.providers.failures import message_of
 from hookgate.builtin_plugins.providers.openai import (
     DONE,
-    STOP_REASONS,
     TEXT,
     OpenAIReader,
     OpenAIWire,
@@ -91,7 +90,7 @@ class OpenAIFrames(OpenAIReader):
             malformed(self._provider, "a call in the old form `function_call`")
         reason = choice.get("finish_reason")
         if ends := isinstance(reason, str):
-            self._stop = STOP_REASONS.get(reason, "other")
+            self._over(reason, choice)
         pieces: dict[int, dict[str, Any]] = {}
         rest: dict[str, Any] = {}
         for key, item in delta.items():
@@ -389,7 +388,7 @@ class AnthropicFrames(AnthropicReader):
             case "message_stop":
                 self._tail.append(event)
                 self.done = True
-                return (_with_event(StopEvent(self._stop or "other"), self._tail),)
+                return (_with_event(self._ended(), self._tail),)
             case "error":
                 self._fail(event)
         if self._tail:

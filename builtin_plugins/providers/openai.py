@@ -51,6 +51,7 @@ from hookgate.builtin_plugins.providers.wire.protocol import (
     body_of,
     cannot_carry,
     carried,
+    cited,
     malformed,
     merge_options,
     object_of,
@@ -91,6 +92,9 @@ STOP_REASONS: Mapping[str, StopReason] = {
     "function_call": "tool_use",
     "content_filter": "refusal",
 }
+
+MATCHED = ("stop_reason", "matched_stop")
+"""Where servers say which text has ended an answer: vLLM and SGLang. OpenAI does not say it."""
 
 DONE = b"[DONE]"
 FAILED = "Error: "
@@ -459,6 +463,7 @@ class OpenAIReader:
         self._final = False
         self._stop: StopReason | None = None
         self._refused = False
+        self._matched = ""
         self.template = TextTemplate(TEXT)
         self.frames: FrameTemplate | None = None
 
@@ -494,7 +499,7 @@ class OpenAIReader:
             return ()  # Another answer to the same question; one was asked for.
         reason = choice.get("finish_reason")
         if isinstance(reason, str):
-            self._stop = STOP_REASONS.get(reason, "other")
+            self._over(reason, choice)
         delta = choice.get("delta")
         if not delta:
             return ()
@@ -506,6 +511,13 @@ class OpenAIReader:
                 self.template.learn(data)
             return (TextDelta(content),) if content else ()
         return self._delta(delta)
+
+    def _over(self, reason: str, choice: dict[str, Any]) -> None:
+        """Note why an answer is over."""
+        self._stop = STOP_REASONS.get(reason, "other")
+        for name in MATCHED:
+            if isinstance(matched := choice.get(name), str):
+                self._matched = matched
 
     def whole(self, data: bytes) -> Iterable[ModelEvent]:
         """Return what an answer in one piece says: its message is a delta with all in it."""
@@ -525,7 +537,7 @@ class OpenAIReader:
                 for place, call in enumerate(calls)
             ]
         reason = choice.get("finish_reason")
-        self._stop = STOP_REASONS.get(reason, "other") if isinstance(reason, str) else "other"
+        self._over(reason if isinstance(reason, str) else "", choice)
         if answer.get("usage") is not None:
             self._count(answer["usage"])
         self.done = self._final = True
@@ -567,6 +579,9 @@ class OpenAIReader:
                 malformed(self._provider, "`tool_calls` that are no list")
             for number, fragment in enumerate(calls):
                 self._call(number, fragment)
+        notes = delta.get("annotations")
+        if isinstance(notes, list):
+            events += [found for note in notes if (found := cited(note)) is not None]
         return events
 
     def _parts(self, parts: list[Any]) -> list[ModelEvent]:
@@ -641,7 +656,7 @@ class OpenAIReader:
             stop = "tool_use"  # Some servers call it a plain stop.
         elif self._refused and stop == "end":
             stop = "refusal"
-        yield StopEvent(stop, marked=self._final)
+        yield StopEvent(stop, marked=self._final, matched=self._matched)
 
     def _count(self, found: object) -> None:
         self._reports = True

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import orjson
 
 from hookgate import (
+    Citation,
     Content,
     ContentPart,
     Document,
@@ -60,6 +61,7 @@ from hookgate.builtin_plugins.providers.wire.protocol import (
     brought,
     cannot_carry,
     carried,
+    cited,
     malformed,
     merge_options,
     object_of,
@@ -492,6 +494,8 @@ class ResponsesReader:
         self.usage = StreamedUsage(openai_responses, "output_tokens")
         self._called = self._refused = False
         self._told: set[object] = set()
+        self._length = 0
+        """Characters of the messages that are over."""
         self._open: dict[object, list[dict[str, Any]]] = {}
         """The events of calls that are not whole yet, by their place in the output."""
 
@@ -581,7 +585,7 @@ class ResponsesReader:
             return (self._call(item, event),)
         if item.get("type") == "message":
             said = () if item.get("id") in self._told else self._texts(item, event)
-            return (*said, self._frame(event)) if self._raw else said
+            return (*said, self._frame(event)) if self._raw else (*said, *self._notes(item))
         # Reasoning, and the calls of tools that run at the provider.
         made = OpaqueDelta(Opaque(provider=self._provider, data=item), brought(item))
         known = item.get("id") in self._told
@@ -618,6 +622,18 @@ class ResponsesReader:
                 delta = {"type": f"response.{name}.delta", **at, "content_index": place}
                 said.append(self._came(TextDelta(text), {**delta, "delta": text}))
         return said
+
+    def _notes(self, item: dict[str, Any]) -> Iterator[Citation]:
+        """Yield what the parts of a message rest on; each counts in its own text."""
+        content = item.get("content")
+        for part in content if isinstance(content, list) else ():
+            if not isinstance(part, dict):
+                continue
+            notes, text = part.get("annotations"), part.get("text", part.get("refusal"))
+            for note in notes if isinstance(notes, list) else ():
+                if (found := cited(note, self._length)) is not None:
+                    yield found
+            self._length += len(text) if isinstance(text, str) else 0
 
     # -- calls -----------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Turn
 
 StopReason: TypeAlias = Literal[
-    "end", "tool_use", "max_tokens", "stop_sequence", "refusal", "other"
+    "end", "tool_use", "max_tokens", "stop_sequence", "paused", "refusal", "other"
 ]
 
 
@@ -462,6 +462,29 @@ class OpaqueDelta(WirePart):
     taint: Taint = CLEAN
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Citation(WirePart):
+    """A page of the web that some of the answer's text rests on, for a client that shows it.
+
+    Of an answer that is passed on as it came, it stands in what the text came as.
+
+    Attributes:
+        url: Where the page is.
+        title: What it is called.
+        cited: What it says there.
+        start: Where the text begins that rests on it, in the characters of this model's answer.
+        end: Where that text ends.
+        taint: What it taints the turn with: whoever wrote the page has been read.
+    """
+
+    url: str
+    title: str = ""
+    cited: str = ""
+    start: int = 0
+    end: int = 0
+    taint: Taint = CLEAN
+
+
 @dataclass(frozen=True, slots=True)
 class UsageEvent(WirePart):
     """The call's usage so far, cumulative: each one replaces the one before."""
@@ -474,7 +497,8 @@ class StopEvent(WirePart):
     """The model stopped; the last event of a stream that ended well.
 
     Attributes:
-        reason: Why it stopped.
+        reason: Why it stopped; ``paused`` where the provider goes on once it gets the answer back.
+        matched: The text that ended it, of those that were to, where the provider says so.
         marked: Whether the stream came to its own end: behind the reason there was the mark of
             the protocol's end, or the usage of the whole answer. Where there was neither, the
             answer is whole, and what it has used is not known: the call counts as cut.
@@ -482,6 +506,7 @@ class StopEvent(WirePart):
 
     reason: StopReason
     marked: bool = field(default=True, compare=False)
+    matched: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -505,6 +530,7 @@ ModelEvent: TypeAlias = (
     | ReasoningDelta
     | ToolUseEvent
     | OpaqueDelta
+    | Citation
     | UsageEvent
     | StopEvent
     | Frame

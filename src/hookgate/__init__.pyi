@@ -93,6 +93,7 @@ from hookgate.core.domain.messages import (
 from hookgate.core.domain.models import (
     AS_CONFIGURED as AS_CONFIGURED,
     TokenCount as TokenCount,
+    Citation as Citation,
     Embed as Embed,
     Embedded as Embedded,
     Ending as Ending,

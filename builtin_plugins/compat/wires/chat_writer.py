@@ -17,6 +17,7 @@ from hookgate.builtin_plugins.compat.answers import (
     Written,
     came_by,
     joined,
+    matched_of,
     merge,
     stop_of,
 )
@@ -34,12 +35,21 @@ class ChatWriter:
         model: The model as the client has named it.
         usage: Whether the client wants to know the usage.
         custom: The names of the tools that are called in free text.
+        stops: The texts that are to end it.
     """
 
-    def __init__(self, model: str, *, usage: bool, custom: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        model: str,
+        *,
+        usage: bool,
+        custom: Collection[str] = (),
+        stops: Collection[str] = (),
+    ) -> None:
         self._model = model
         self._usage = usage
         self._custom = custom
+        self._stops = stops
         self._head: WireFrame = {
             "id": new_id("chatcmpl").replace("_", "-"),
             "object": "chat.completion.chunk",
@@ -69,6 +79,8 @@ class ChatWriter:
                 return self._said("reasoning_content", event)
             case "opaque":
                 return [self._like(one) for one in came_by(event)]
+            case "citation":
+                return [*self._begin(), self._chunk({"annotations": [_note(event.data)]})]
             case "tool_use" if event.data.get("owner") == "client":
                 return self._call(event)
             case "stop":
@@ -101,7 +113,7 @@ class ChatWriter:
         for at in range(self._at + 1):
             if at not in ended:
                 self._at = at
-                yield self._chunk({}, reason)
+                yield self._ended(reason, "" if said else matched_of(self._stop, self._stops))
         if self._usage and not told:
             yield {**self._head, "choices": [], "usage": as_openai_chat(turn.usage)}
 
@@ -145,6 +157,14 @@ class ChatWriter:
     def _chunk(self, delta: WireFrame, reason: str | None = None) -> WireFrame:
         choice = {"index": self._at, "delta": delta, "logprobs": None, "finish_reason": reason}
         return {**self._head, "choices": [choice]}
+
+    def _ended(self, reason: str, matched: str) -> WireFrame:
+        """Return the chunk of an end; Chat's own has no place for the text that has ended it."""
+        chunk = self._chunk({}, reason)
+        if matched:
+            # As vLLM tells it, whose clients are those of Chat.
+            chunk["choices"][0]["stop_reason"] = matched
+        return chunk
 
     def _begin(self) -> Iterator[WireFrame]:
         self._begun = True
@@ -207,6 +227,13 @@ class ChatWriter:
         return frame
 
 
+def _note(page: Mapping[str, Any]) -> WireFrame:
+    """Return what some of the answer rests on, as Chat has it."""
+    places = {"start_index": page["start"], "end_index": page["end"]}
+    told = {**places, "url": page["url"], "title": page["title"]}
+    return {"type": "url_citation", "url_citation": told}
+
+
 def _has_role(frame: WireFrame) -> bool:
     return any("role" in (one.get("delta") or {}) for one in frame.get("choices") or ())
 
@@ -255,6 +282,8 @@ def fold(frames: Iterable[WireFrame]) -> WireFrame:
             made = found.setdefault(at, begun)
             merge(made["message"], choice.get("delta") or {})
             made["finish_reason"] = choice.get("finish_reason") or made["finish_reason"]
+            if "stop_reason" in choice:
+                made["stop_reason"] = choice["stop_reason"]
             if choice.get("logprobs"):
                 made["logprobs"] = made["logprobs"] or {}
                 merge(made["logprobs"], choice["logprobs"])

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from hookgate import (
+    CLEAN,
     Content,
     ContentPart,
     Link,
@@ -24,6 +25,7 @@ from hookgate import (
     ToolUse,
 )
 from hookgate.builtin_plugins.compat.fields import (
+    BROUGHT_TAINT,
     MOST_MESSAGES,
     MOST_PARTS,
     MOST_TOOLS,
@@ -200,15 +202,17 @@ def _conversation(fields: Fields, foreign: list[str]) -> tuple[Message, ...]:
             foreign.append(f"{item.at} with the role 'system'")
         foreign.extend(item.beyond(frozenset(("role", "content"))))
         content = item.raw.get("content")
+        cited: list[bool] = []
         if isinstance(content, str):
             parts: tuple[Part, ...] = (Text(content),)
         elif isinstance(content, list):
             item.raw["content"] = [one for one in content if not _is_unsigned(one)] or content
-            blocks = item.objects("content", MOST_PARTS)
+            blocks = [*item.objects("content", MOST_PARTS)]
+            cited = [_has_own_citations(one) for one in blocks]
             parts = tuple(_block(one, role, foreign) for one in blocks)
         else:
             item.wrong("content", "text, or a list of blocks")
-        taint = taint_of(parts)
+        taint = taint_of(parts) | (BROUGHT_TAINT if any(cited) else CLEAN)
         side: Literal["assistant", "user"] = "assistant" if role == "assistant" else "user"
         message = Message(role=side, parts=parts, taint=taint)
         placed.append((item.at, came_as(message, Raw(wire=WIRE, data=item.raw))))
@@ -221,6 +225,28 @@ def _conversation(fields: Fields, foreign: list[str]) -> tuple[Message, ...]:
 def _is_unsigned(block: object) -> bool:
     """Whether a block holds thoughts that came by another wire: no model takes them back."""
     return isinstance(block, dict) and block.get("signature") == UNSIGNED
+
+
+def _has_own_citations(block: Fields) -> bool:
+    """Whether a block brought citations that came by another wire; they are taken out of it.
+
+    What it rests on taints, and no model takes them back.
+    """
+    given = block.raw.get("citations")
+    if not isinstance(given, list):
+        return False
+    left = [
+        one
+        for one in given
+        if not (isinstance(one, dict) and one.get("encrypted_index") == UNSIGNED)
+    ]
+    if len(left) == len(given):
+        return False
+    if left:
+        block.raw["citations"] = left
+    else:
+        del block.raw["citations"]
+    return True
 
 
 def _block(item: Fields, role: str, foreign: list[str]) -> Part:

@@ -6,7 +6,7 @@ call that is judged still waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hookgate import ErrorAnswer, Event, StopEvent, Turn, new_id
@@ -16,6 +16,7 @@ from hookgate.builtin_plugins.compat.answers import (
     Written,
     came_by,
     joined,
+    matched_of,
     merge,
     stop_of,
 )
@@ -70,6 +71,9 @@ class MessagesWriter:
                 return self._said("text", event)
             case "reasoning":
                 return self._said("thinking", event)
+            case "citation" if self._own and self._open == "text":
+                cited = {"type": "citations_delta", "citation": _citation(event.data)}
+                return [{"type": "content_block_delta", "index": self._next - 1, "delta": cited}]
             case "tool_use" if event.data.get("owner") == "client":
                 self._call(event)
             case "stop":
@@ -102,9 +106,11 @@ class MessagesWriter:
             yield frame
         if not told:
             reason = "end_turn" if said else self._reason(turn)
-            # Of several ones nobody has said which it was.
-            known = reason == "stop_sequence" and len(self._stops) == 1
-            delta = {"stop_reason": reason, "stop_sequence": self._stops[0] if known else None}
+            matched = "" if said else matched_of(self._stop, self._stops)
+            if matched and reason == "end_turn":
+                reason = "stop_sequence"  # Chat has one word for both ends.
+            known = matched if reason == "stop_sequence" else None
+            delta = {"stop_reason": reason, "stop_sequence": known or None}
             yield {
                 "type": "message_delta",
                 "delta": delta,
@@ -256,6 +262,17 @@ class MessagesWriter:
         if self._rounds > 1:
             frame = {**frame, "usage": as_anthropic_messages(turn.usage)}
         return frame
+
+
+def _citation(page: Mapping[str, Any]) -> WireFrame:
+    """Return what a block rests on, as the API has it of a search of its own."""
+    return {
+        "type": "web_search_result_location",
+        "url": page["url"],
+        "title": page["title"] or None,
+        "cited_text": page["cited"],
+        "encrypted_index": UNSIGNED,
+    }
 
 
 def fold(frames: Iterable[WireFrame]) -> WireFrame:

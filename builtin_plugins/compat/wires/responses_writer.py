@@ -37,7 +37,11 @@ PARTS = {
 LISTS = {"content": "content_index", "summary": "summary_index"}
 """The lists of an item that hold its parts."""
 
-ENDS = {"max_tokens": "max_output_tokens", "refusal": "content_filter"}
+ENDS = {
+    "max_tokens": "max_output_tokens",
+    "paused": "max_output_tokens",
+    "refusal": "content_filter",
+}
 """Why an answer is not whole, as the protocol calls it."""
 
 BESIDE: Mapping[str, WireFrame] = {
@@ -113,6 +117,10 @@ class ResponsesWriter:
         """Where the text of the answer goes on, of an item that the upstream has begun."""
         self._own: WireFrame = {}
         """The item that the writer has begun."""
+        self._written = self._before = 0
+        """Characters of the messages that the writer has made, and those in front of this one."""
+        self._notes: list[WireFrame] = []
+        """What the message that the writer has begun rests on."""
         self._rounds = 0
         self._stop: StopEvent | None = None
         self._last: list[WireFrame] = []
@@ -142,6 +150,8 @@ class ResponsesWriter:
                 return list(self._said("message", event))
             case "reasoning":
                 return list(self._said("reasoning", event))
+            case "citation" if self._own.get("type") == "message":
+                return [self._noted(event.data)]
             case "tool_use" if event.data.get("owner") == "client":
                 return list(self._call(event))
             case "model_ended":
@@ -306,16 +316,30 @@ class ResponsesWriter:
             yield from self._open(kind)
         more: WireFrame = {"logprobs": []}
         name, by = "output_text", "content_index"
+        if kind == "message":
+            self._written += len(text)
         if kind == "reasoning":
             name, by, more = "reasoning_summary_text", "summary_index", {}
         delta = {"type": f"response.{name}.delta", **self._place(), by: 0, "delta": text, **more}
         self._texts.setdefault((self._own["id"], by, 0), []).append(text)
         yield self._stamped(delta)
 
+    def _noted(self, page: Mapping[str, Any]) -> WireFrame:
+        """Return the event that tells what some of the message rests on."""
+        start, end = (max(page[name] - self._before, 0) for name in ("start", "end"))
+        note = {"type": "url_citation", "start_index": start, "end_index": end}
+        note |= {"url": page["url"], "title": page["title"]}
+        at = {**self._place(), "content_index": 0, "annotation_index": len(self._notes)}
+        self._notes.append(note)
+        return self._stamped(
+            {"type": "response.output_text.annotation.added", **at, "annotation": note}
+        )
+
     def _place(self) -> WireFrame:
         return {"item_id": self._own["id"], "output_index": self._next - 1}
 
     def _open(self, kind: str) -> Iterator[WireFrame]:
+        self._before, self._notes = self._written, []
         begun: WireFrame = {"id": new_id("msg" if kind == "message" else "rs"), "type": kind}
         if kind == "message":
             begun |= {"status": "in_progress", "role": "assistant", "content": []}
@@ -338,6 +362,8 @@ class ResponsesWriter:
         name, by, _ = _part_of(kind, "")
         text = "".join(self._texts.get((own["id"], by, 0), ()))
         part = _part_of(kind, text)[2]
+        if self._notes:
+            part["annotations"] = self._notes
         said = "output_text" if kind == "message" else "reasoning_summary_text"
         place = {**self._place(), by: 0}
         more: WireFrame = {"logprobs": []} if kind == "message" else {}

@@ -16,7 +16,6 @@ from hookgate import (
     ModelRequest,
     ProviderError,
     StopEvent,
-    StopReason,
     SystemText,
     Text,
     TextDelta,
@@ -96,8 +95,8 @@ class DemoProvider:
             )
         text, calls = _reply(request, script, last, tail)
         text, stop = _limit(text, request, cut=script.cut)
-        if calls and stop == "end":
-            stop = "tool_use"
+        if calls and stop.reason == "end":
+            stop = StopEvent("tool_use")
         spent = _input_tokens(request)
         written = 0
         yield UsageEvent(Usage(input_tokens=spent))
@@ -110,7 +109,7 @@ class DemoProvider:
             raise ProviderError(
                 "cut", "the message asked for a stream that breaks off", provider=self._name
             )
-        if stop == "tool_use":
+        if stop.reason == "tool_use":
             for number, call in enumerate(calls):
                 if script.pause and not text:
                     await asyncio.sleep(script.pause)
@@ -121,7 +120,7 @@ class DemoProvider:
                     input=call.input,
                 )
         yield UsageEvent(Usage(input_tokens=spent, output_tokens=ceil(written / 4)))
-        yield StopEvent(stop)
+        yield stop
 
 
 def _current(messages: Sequence[Message]) -> tuple[Message | None, Sequence[Message]]:
@@ -257,17 +256,18 @@ def _show_context(request: ModelRequest) -> str:
     return "\n".join(lines)
 
 
-def _limit(text: str, request: ModelRequest, *, cut: bool) -> tuple[str, StopReason]:
+def _limit(text: str, request: ModelRequest, *, cut: bool) -> tuple[str, StopEvent]:
     """Return `text` within the request's limits, and why it stops where it stops."""
     if cut:
         text = text or "This answer breaks off in the middle of"
-    stop: StopReason = "end"
-    places = [place for word in request.stop if word and (place := text.find(word)) >= 0]
-    if places:
-        text, stop = text[: min(places)], "stop_sequence"
+    stop = StopEvent("end")
+    found = [(place, word) for word in request.stop if word and (place := text.find(word)) >= 0]
+    if found:
+        place, word = min(found)
+        text, stop = text[:place], StopEvent("stop_sequence", matched=word)
     most = request.max_output_tokens * 4
     if len(text) > most:
-        text, stop = text[:most], "max_tokens"
+        text, stop = text[:most], StopEvent("max_tokens")
     return text, stop
 
 

@@ -15,6 +15,7 @@ import orjson
 
 from hookgate import (
     CLEAN,
+    Citation,
     Image,
     Message,
     ModelEvent,
@@ -414,6 +415,37 @@ _answered, _id = attrgetter("tool_use_id"), attrgetter("id")
 def brought(part: Mapping[str, Any]) -> Taint:
     """Return what a provider's own part taints a turn with: all but the model's thoughts do."""
     return CLEAN if part.get("type") in OF_THE_MODEL else BROUGHT
+
+
+def cited(note: object, before: int = 0) -> Citation | None:
+    """Return what an annotation says that names a page of the web; None for any other.
+
+    Args:
+        note: The annotation, of either of OpenAI's wires.
+        before: Characters of the answer in front of the text that it counts in.
+    """
+    if not isinstance(note, dict) or note.get("type") != "url_citation":
+        return None
+    told = note.get("url_citation", note)
+    if not isinstance(told, dict):
+        return None
+    first, last = told.get("start_index"), told.get("end_index")
+    start = first if isinstance(first, int) and first >= 0 else 0
+    end = last if isinstance(last, int) and last >= start else start
+    page = page_of(told.get("url"), told.get("title"), told.get("content"))
+    return page and replace(page, start=before + start, end=before + end)
+
+
+def page_of(url: object, title: object, text: object) -> Citation | None:
+    """Return a citation of a page of the web; None where the address is none of it."""
+    if not isinstance(url, str) or not url.startswith(("https://", "http://")):
+        return None
+    return Citation(
+        url=url,
+        title=title if isinstance(title, str) else "",
+        cited=text if isinstance(text, str) else "",
+        taint=BROUGHT,
+    )
 
 
 def _missing(use: ToolUse) -> ToolResultPart:

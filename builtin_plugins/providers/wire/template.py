@@ -174,14 +174,19 @@ to event, padding for example, is given up on."""
 
 
 class _Between:
-    """Takes out what stands between a head and a tail."""
+    """Takes out what stands between a head and a tail.
 
-    __slots__ = ("_head", "_room", "_tail")
+    Attributes:
+        length: Characters that it has taken out.
+    """
+
+    __slots__ = ("_head", "_room", "_tail", "length")
 
     def __init__(self, head: bytes, tail: bytes) -> None:
         self._head = head
         self._tail = tail
         self._room = len(head) + len(tail)
+        self.length = 0
 
     def text(self, data: bytes) -> str | None:
         """Return the text, None where it is not certain to stand there as it is."""
@@ -198,7 +203,10 @@ class _Between:
             text = raw.decode()
         except UnicodeDecodeError:
             return None
-        return text if text.isprintable() else None
+        if not text.isprintable():
+            return None
+        self.length += len(text)
+        return text
 
     def framed(self, before: bytes, behind: bytes) -> _Between:
         """Return what looks between `before` and the head, and the tail and `behind`."""
@@ -221,15 +229,30 @@ class TextTemplate:
         text_of_chunk: The same of a chunk that begins where an event begins.
     """
 
-    __slots__ = ("_chunk", "_event", "_opening", "_tries", "text_of_chunk", "text_of_event")
+    __slots__ = (
+        "_before",
+        "_chunk",
+        "_event",
+        "_opening",
+        "_tries",
+        "text_of_chunk",
+        "text_of_event",
+    )
 
     def __init__(self, opening: re.Pattern[bytes], tries: int = TRIES) -> None:
         self._opening = opening
         self._event: _Between | None = None
         self._chunk: _Between | None = None
+        self._before = 0
         self._tries = tries
         self.text_of_event: Callable[[bytes], str | None] = _unknown
         self.text_of_chunk: Callable[[bytes], str | None] = _unknown
+
+    @property
+    def length(self) -> int:
+        """The characters of all texts that were taken out."""
+        shapes = (self._event, self._chunk)
+        return self._before + sum(shape.length for shape in shapes if shape is not None)
 
     def learn(self, data: bytes) -> None:
         """Take the shape of an event that was parsed, and whose only effect was its text."""
@@ -242,6 +265,7 @@ class TextTemplate:
         end = data.find(b'"', places[0])
         if b"\\" in data[places[0] : end]:
             return
+        self._before = self.length
         self._event = _Between(data[: places[0]], data[end:])
         self._chunk = None
         self.text_of_event, self.text_of_chunk = self._event.text, _unknown
@@ -249,7 +273,11 @@ class TextTemplate:
     def learn_chunk(self, chunk: bytes, events: Sequence[bytes]) -> None:
         """Take the shape of a chunk of whole events, if it held one event and nothing else."""
         event, data = self._event, events[0]
-        if self._chunk is not None or event is None or len(events) > 1 or event.text(data) is None:
+        if self._chunk is not None or event is None or len(events) > 1:
+            return
+        taken = event.length
+        known, event.length = event.text(data), taken
+        if known is None:
             return
         before, found, behind = chunk.partition(data)
         # Carriage returns can belong to a line feed in the next chunk.

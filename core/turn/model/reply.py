@@ -10,6 +10,7 @@ from datetime import datetime
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import Message, Part, Taint
 from hookgate.core.domain.models import (
+    Citation,
     Embedded,
     Frame,
     ModelEvent,
@@ -98,6 +99,12 @@ class Reply:
                 self._parts.append(part)
                 data = {"provider": part.provider, "data": dict(part.data)}
                 self._turn.tell(Event("opaque", data, scope="chat", value=event))
+            case Citation():
+                self._turn.extra_taint |= event.taint
+                self._begin()
+                names = ("url", "title", "cited", "start", "end")
+                told = redact_json(self._secrets, {one: getattr(event, one) for one in names})
+                self._turn.tell(Event("citation", told, scope="chat", value=event))
             case Frame():
                 if event.ends:
                     self._flush()
@@ -111,7 +118,7 @@ class Reply:
             case StopEvent() if self._as_it_comes:
                 self._flush()
                 self._begin()
-                stop = came_as(StopEvent(event.reason, marked=event.marked), self._safe(event.raw))
+                stop = came_as(replace(event), self._safe(event.raw))
                 self._turn.tell(Event("stop", {"reason": stop.reason}, scope="chat", value=stop))
             case _:
                 return

@@ -22,6 +22,7 @@ EVENTS = (
     models.ReasoningDelta,
     models.ToolUseEvent,
     models.OpaqueDelta,
+    models.Citation,
     models.UsageEvent,
     models.StopEvent,
     models.Frame,

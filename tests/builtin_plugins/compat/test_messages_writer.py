@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from tests.builtin_plugins.compat.bodies import MESSAGES, Ended, as_sdk, frame, stop, text, tool_use
 
-from hookgate import Event, TextDelta, Turn, Usage
+from hookgate import Event, StopEvent, TextDelta, Turn, Usage
 from hookgate.builtin_plugins.compat.answers import WireFrame
 from hookgate.builtin_plugins.compat.wires.messages_writer import MessagesWriter, fold
 from hookgate.wire import TextForm, TextFrames, came_as, dumps
@@ -121,6 +121,19 @@ def test_an_answer_that_its_one_stop_sequence_has_ended_names_it(
     frames = [frame for event in (text("hi"), stop(reason)) for frame in writer.take(event)]
     frames += writer.end(cast("Turn", Ended()))
     assert fold(frames)["stop_sequence"] == told
+
+
+@pytest.mark.parametrize(
+    ("matched", "told"), [("Y", ("stop_sequence", "Y")), ("else", ("end_turn", None))]
+)
+def test_what_the_upstream_says_has_ended_it_is_told_where_the_client_has_named_it(
+    matched: str, told: tuple[str, str | None]
+) -> None:
+    writer = MessagesWriter("asked", stops=["X", "Y"])
+    ended = Event("stop", {"reason": "end"}, value=StopEvent("end", matched=matched))
+    frames = [frame for event in (text("hi"), ended) for frame in writer.take(event)]
+    whole = fold([*frames, *writer.end(cast("Turn", Ended()))])
+    assert (whole["stop_reason"], whole["stop_sequence"]) == told
 
 
 def test_no_call_comes_by_the_message_that_begins_it_all() -> None:

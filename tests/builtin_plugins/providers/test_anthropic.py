@@ -320,7 +320,7 @@ def test_what_was_read_goes_back_in_its_place() -> None:
         ("stop_sequence", "stop_sequence"),
         ("refusal", "refusal"),
         ("model_context_window_exceeded", "max_tokens"),
-        ("pause_turn", "other"),
+        ("pause_turn", "paused"),
         ("something_new", "other"),
     ],
 )

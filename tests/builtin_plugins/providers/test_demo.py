@@ -279,7 +279,7 @@ async def test_the_output_limit_and_stop_words_are_kept() -> None:
     assert limited[-1] == StopEvent("max_tokens")
     stopped = await ask(request(user("/say one END two"), stop=("END",)))
     assert text_of(stopped) == "one "
-    assert stopped[-1] == StopEvent("stop_sequence")
+    assert stopped[-1] == StopEvent("stop_sequence", matched="END")
 
 
 async def test_the_context_directive_shows_what_was_given_to_read() -> None:
