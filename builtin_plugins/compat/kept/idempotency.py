@@ -11,7 +11,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -21,6 +21,7 @@ from hookgate import EventStream, Host, Principal, StoreError, WireError, new_id
 from hookgate.builtin_plugins.compat.answers import ClientWire, WireFrame, behind_white_space
 from hookgate.builtin_plugins.compat.errors import id_headers, interrupted
 from hookgate.builtin_plugins.compat.fields import bad
+from hookgate.builtin_plugins.compat.kept.runs import KeptRun, beside
 from hookgate.builtin_plugins.compat.kept.shelf import Shelf, packed, unpacked
 from hookgate.builtin_plugins.compat.settings import REUSED, CompatSettings
 from hookgate.wire import dumps
@@ -51,58 +52,6 @@ LARGEST = 8 * 1024 * 1024
 """Bytes of an answer that is kept, compressed."""
 
 Begin: TypeAlias = "Callable[[], Awaitable[tuple[AnswerDelivery, Mapping[str, str]]]]"
-
-
-@dataclass(slots=True)
-class KeptRun:
-    """An answer on its way to whoever asks for it, as far as it has come.
-
-    Attributes:
-        digest: Tells its request from others of the key.
-        headers: The headers of its answer.
-        frames: What was written so far.
-        failure: What it has ended with before anything was written.
-        torn: Whether it has failed after that.
-        over: Whether nothing follows.
-        readers: The requests that it answers.
-    """
-
-    digest: str
-    headers: dict[str, str] = field(default_factory=dict)
-    frames: list[WireFrame] = field(default_factory=list)
-    failure: Exception | None = None
-    torn: bool = False
-    over: bool = False
-    readers: list[web.Request] = field(default_factory=list)
-    news: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def tell(self) -> None:
-        """Wake who waits."""
-        self.news.set()
-        self.news = asyncio.Event()
-
-    @property
-    def is_read(self) -> bool:
-        """Whether one of its clients is still there."""
-        transports = [request.transport for request in self.readers]
-        return any(one is not None and not one.is_closing() for one in transports)
-
-    async def follow(self) -> AsyncIterator[WireFrame]:
-        """Yield what was written, and what follows.
-
-        Raises:
-            Exception: What it has ended with before anything was written.
-        """
-        seen = 0
-        while True:
-            while seen < len(self.frames):
-                yield self.frames[seen]
-                seen += 1
-            if self.failure is not None:
-                raise self.failure
-            if self.over:
-                return
-            await self.news.wait()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,13 +244,13 @@ class KeptAnswers:
         return run
 
     async def _produce(self, one: Named, run: KeptRun, delivery: AnswerDelivery) -> None:
-        pulse = asyncio.ensure_future(self._pulse(one))
         try:
-            async for frames in delivery.pieces():
-                run.frames += frames
-                run.tell()
-            run.headers = delivery.with_model(run.headers)
-            await self._keep(one, run)
+            async with beside(self._pulse(one)):
+                async for frames in delivery.pieces():
+                    run.frames += frames
+                    run.tell()
+                run.headers = delivery.with_model(run.headers)
+                await self._keep(one, run)
         except Exception as error:  # noqa: BLE001 - it is told to whoever reads the answer
             if run.frames and delivery.streamed:
                 run.frames += await delivery.failed(error)
@@ -312,9 +261,6 @@ class KeptAnswers:
             run.failure = interrupted()
             raise
         finally:
-            pulse.cancel()
-            with suppress(asyncio.CancelledError):
-                await pulse
             if run.failure is not None or run.torn:
                 await self._let_go(one, run)
             else:

@@ -27,7 +27,7 @@ from hookgate import (
 from hookgate.builtin_plugins.compat.answers import WireFrame
 from hookgate.builtin_plugins.compat.errors import id_headers
 from hookgate.builtin_plugins.compat.fields import Fields, bad
-from hookgate.builtin_plugins.compat.kept.idempotency import KeptRun
+from hookgate.builtin_plugins.compat.kept.runs import KeptRun, beside
 from hookgate.builtin_plugins.compat.kept.shelf import Shelf, packed, unpacked
 from hookgate.clients import wire_error
 from hookgate.wire import dumps
@@ -256,7 +256,7 @@ class KeptResponses:
         self, keeper: ResponseKeeper, delivery: AnswerDelivery, key: tuple[str, str]
     ) -> None:
         running = self._running[key]
-        run, pulse = running.run, asyncio.ensure_future(self._pulse(key, running.handle))
+        run = running.run
 
         def hear(frames: list[WireFrame]) -> None:
             if keeper.frames is not None:
@@ -264,17 +264,15 @@ class KeptResponses:
                 run.tell()
 
         try:
-            response = await delivery.behind(hear)
-            keeper.upstream = delivery.upstream()
-            if running.handle.reason:
-                response = {**response, "status": "cancelled", "error": None}
-            await self._change(key, runs_until=0, body=await self._body(keeper, response))
+            async with beside(self._pulse(key, running.handle)):
+                response = await delivery.behind(hear)
+                keeper.upstream = delivery.upstream()
+                if running.handle.reason:
+                    response = {**response, "status": "cancelled", "error": None}
+                await self._change(key, runs_until=0, body=await self._body(keeper, response))
         except StoreError as error:
             self._host.log.warning("a response could not be kept", id=key[1], error=str(error))
         finally:
-            pulse.cancel()
-            with suppress(asyncio.CancelledError):
-                await pulse
             self._running.pop(key, None)
             run.over = True
             run.tell()
