@@ -103,5 +103,5 @@ async def test_a_store_of_before_is_brought_up_to_date_and_keeps_its_rows(tmp_pa
         for name, count in before.items():
             rows = sa.select(sa.func.count()).select_from(sa.table(name))
             assert (await store.read(lambda c, q=rows: c.scalar(q)),) == count, name
-        grants = await tables_of("policy").Grant.records(store).all()
+        grants = await tables_of("policy").StandingGrant.records(store).all()
         assert [grant.session for grant in grants] == ["main:cli:local:me"]
