@@ -127,6 +127,7 @@ async def relayed(
     plugins: Sequence[object] = (),
     compat: Mapping[str, Any] | None = None,
     providers: Mapping[str, Mapping[str, Any]] | None = None,
+    gateway: Mapping[str, Any] | None = None,
     **policy: Any,
 ) -> AsyncIterator[tuple[Served, RawServer]]:
     """A gateway before a server that gives these answers, the last one over and over."""
@@ -149,7 +150,7 @@ async def relayed(
             "policy": {"allow": ["calculate", "clock"], **policy},
             "compat": compat or {},
         }
-        config = settings(home, gateway={"port": 0}, plugin=plugin)
+        config = settings(home, gateway={"port": 0, **(gateway or {})}, plugin=plugin)
         async with (
             Gateway(config, builtin=NAMES, plugins=list(plugins)) as gate,
             listen(gate) as listener,

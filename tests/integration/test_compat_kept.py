@@ -493,6 +493,30 @@ async def test_what_is_deleted_here_is_deleted_at_its_upstream_as_well(
         assert (await one.get(f"{PATH}/resp_there"))[0] == (404 if gone else 200)
 
 
+async def test_an_id_that_another_key_has_as_well_is_not_deleted_there(tmp_path: Path) -> None:
+    """An upstream may let its clients choose ids: nobody deletes another one's by it."""
+    over = {"kind": "openai", "api": "responses"}
+    section, made = tokens(a={"scopes": ["chat"]}, b={"scopes": ["chat"]})
+    async with relayed(tmp_path, THERE, providers={"openai": over}, gateway=section) as (
+        one,
+        upstream,
+    ):
+        mine, other = bearer(made["a"]), bearer(made["b"])
+        for headers in (mine, other):
+            assert (await one.post(PATH, asked(model="m"), **headers))[1]["id"] == "resp_there"
+
+        async def script(wire: Any) -> None:
+            await wire.answer(200, b"{}", content_type="application/json")
+
+        upstream.script = script
+        assert (await delete(one, f"{PATH}/resp_there", **other))[0] == 200
+        assert not any(head.startswith("DELETE") for head in upstream.heads)
+        assert (await one.get(f"{PATH}/resp_there", **other))[0] == 404
+        assert (await one.get(f"{PATH}/resp_there", **mine))[0] == 200
+        assert (await delete(one, f"{PATH}/resp_there", **mine))[0] == 200
+        assert upstream.heads[-1].startswith("DELETE /v1/responses/resp_there ")
+
+
 async def test_what_was_not_made_there_is_asked_of_no_upstream(tmp_path: Path) -> None:
     over = {"kind": "openai", "api": "responses"}
     async with relayed(tmp_path, THERE, providers={"openai": over}) as (one, upstream):

@@ -361,25 +361,32 @@ class KeptResponses:
     async def forget(self, request: web.Request) -> web.Response:
         """Serve ``DELETE /v1/responses/ID``."""
         row = await self._row(request)
-        await self._forget_there(await unpacked(row.body))
+        await self._forget_there(row)
         tables, store = await self._shelf.open()
         rows = tables.KeptResponse.records(store)
         await rows.remove(rows.c.principal == row.principal, rows.c.id == row.id)
         return _json(request, {"id": row.id, "object": "response", "deleted": True})
 
-    async def _forget_there(self, kept: Mapping[str, Any]) -> None:
+    async def _forget_there(self, row: KeptResponse) -> None:
         """Have the upstream forget what a response was made of, where it keeps that.
+
+        An upstream may let its clients choose ids: one that is another's as well stays.
 
         Raises:
             WireError: It has not done so: then the response is still here.
         """
+        kept = await unpacked(row.body)
+        tables, store = await self._shelf.open()
+        rows = tables.KeptResponse.records(store)
         for name, answers in kept.get("upstream", {}).items():
             forget = getattr(self._host.providers.get(name), "forget", None)
             if forget is None:
                 continue
             try:
                 for answer in answers:
-                    await forget(answer)
+                    others = (rows.c.id == answer, rows.c.principal != row.principal)
+                    if not await rows.page(*others, by=(rows.c.made,), limit=1):
+                        await forget(answer)
             except ProviderError as error:
                 raise wire_error(
                     "provider_failed",
