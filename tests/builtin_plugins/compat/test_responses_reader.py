@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -146,7 +148,14 @@ _items = st.fixed_dictionaries(
 def test_nothing_but_an_error_of_the_wire_comes_of_anything(
     items: list[Any], tools: Any, text: Any
 ) -> None:
+    made = {"model": "m", "input": items, "tools": tools, "text": text}
+    before = deepcopy(made)
     try:
-        read({"model": "m", "input": items, "tools": tools, "text": text})
-    except WireError:
-        return
+        asked = read(made)
+    except WireError as error:
+        assert error.data["code"] == "invalid_params"
+        assert re.match(r"(input|tools|text)\b", error.data["param"])
+    else:
+        assert asked.model == "m"
+        assert asked.body == before, "it goes on as it came"
+    assert made == before

@@ -158,8 +158,14 @@ def test_nothing_makes_it_raise_and_what_it_finds_can_be_told(line: str) -> None
 
 @examples(200)
 @given(st.text(max_size=60))
-def test_no_text_at_all_makes_it_raise(line: str) -> None:
-    looked_at(line).flags()
+def test_no_text_at_all_makes_it_raise_and_what_cannot_be_read_is_privileged(line: str) -> None:
+    flags = looked_at(line).flags()
+    assert flags.why.isprintable()
+    try:
+        read(line)
+    except UnreadableError:
+        assert flags.flags.executes_privileged is True
+        assert not flags.confined
 
 
 @pytest.mark.skipif(BASH is None, reason="there is no bash to hold it against")
