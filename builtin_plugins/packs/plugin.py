@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hookgate import (
     FLAG_NAMES,
@@ -20,7 +20,6 @@ from hookgate import (
     TurnKey,
     operations_of,
 )
-from hookgate.builtin_plugins.packs.calls import PackReader
 from hookgate.builtin_plugins.packs.operations import (
     CompatOperations,
     SeenTool,
@@ -29,6 +28,10 @@ from hookgate.builtin_plugins.packs.operations import (
 from hookgate.builtin_plugins.packs.settings import PACKS, PacksSettings, ToolSettings
 from hookgate.hookspecs import hookimpl
 from hookgate.wire import canonical
+
+if TYPE_CHECKING:
+    # It loads all that reads command lines, which a turn without coding agents needs not.
+    from hookgate.builtin_plugins.packs.calls import PackReader
 
 FOLDER: TurnKey[str] = TurnKey("packs.folder")
 """The folder that the client of a turn works in; "" where nobody has said it."""

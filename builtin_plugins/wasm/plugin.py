@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from hookgate import Host, Operation, Problem, operations_of
-from hookgate.builtin_plugins.wasm.guests import INSTRUMENTS
+from hookgate.builtin_plugins.wasm.instruments import INSTRUMENTS
 from hookgate.builtin_plugins.wasm.operations import WasmOperations
 from hookgate.builtin_plugins.wasm.service import SOURCE, WasmPlugins
 from hookgate.builtin_plugins.wasm.settings import WasmSettings

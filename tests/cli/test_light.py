@@ -79,3 +79,32 @@ def test_aiohttp_reads_the_certificate_authorities_when_it_connects(hookgate: Co
     ran = _run(AUTHORITIES, home=hookgate)
 
     assert ran.stdout == "before: 0\nbehind: True\n", ran.stderr
+
+
+READY = """
+import asyncio, sys
+from hookgate import Gateway
+from hookgate.core.settings.schema import Settings
+
+async def main():
+    async with Gateway(Settings(plugin={"embedding": {"embedder": "none"}})):
+        print("loaded:", [name for name in %r if name in sys.modules])
+
+asyncio.run(main())
+"""
+LATE = (
+    "alembic",
+    "hookgate.builtin_plugins.packs.calls",
+    "hookgate.builtin_plugins.wasm.guests",
+    "httpx",
+    "numpy",
+    "sqlalchemy.dialects.postgresql",
+    "wasmtime",
+)
+"""What a gateway without coding agents, guests and requests need not have loaded when it starts."""
+
+
+def test_a_start_loads_nothing_that_few_turns_need(hookgate: CommandLine) -> None:
+    ran = _run(READY % (LATE,), home=hookgate)
+
+    assert ran.stdout.splitlines()[-1:] == ["loaded: []"], ran.stderr
