@@ -19,4 +19,5 @@ export function useRef<T>(first: T): { current: T };
 export function useMemo<T>(make: () => T, of: unknown[]): T;
 export function useCallback<T>(call: T, of: unknown[]): T;
 export function useEffect(effect: () => void | (() => void), of?: unknown[]): void;
+export function useLayoutEffect(effect: () => void | (() => void), of?: unknown[]): void;
 export function useErrorBoundary(): [any, () => void];
