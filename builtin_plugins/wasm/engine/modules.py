@@ -1,12 +1,13 @@
-"""Core modules with the ABI of hookgate: bytes go in and out through their memory.
+"""Core modules, with the ABI of hookgate and those made for Extism.
 
-A guest exports ``memory``, ``alloc(length) -> pointer``, and functions ``(pointer, length) ->
-pointer << 32 | length``. The functions of the host have the same shape; their answers lie where
-the guest's ``alloc`` says.
+Bytes go in and out through their memory. With the ABI of hookgate a guest exports ``memory``,
+``alloc(length) -> pointer``, and functions ``(pointer, length) -> pointer << 32 | length``. The
+functions of the host have the same shape; their answers lie where the guest's ``alloc`` says.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from ctypes import c_uint64
 from functools import cache
@@ -113,8 +114,8 @@ def deserialised(machine: Machine, artefact: Artefact, wanted: Wanted) -> Module
         ) from error
 
 
-class CoreGuest:
-    """A core module in this process, linked and ready to be instantiated."""
+class ModuleGuest(ABC):
+    """A core module in this process, whatever its functions look like."""
 
     def __init__(self, machine: Machine, artefact: Artefact, wanted: Wanted) -> None:
         from wasmtime import Linker
@@ -125,20 +126,8 @@ class CoreGuest:
         self._module = deserialised(machine, artefact, wanted)
         engine = machine.engine(wanted.limits)
         self._engine = self._native.address(engine)
-        self._names = [name for module, name, _ in artefact.said["imports"] if module == HOST]
-        self._initialize = artefact.said["exports"].get("_initialize") == START
         self._linker = Linker(engine)
-        # It must live as long as the linker does.
-        self._callback = HOST_CALLBACK(self._host_call)
-        for number, name in enumerate(self._names):
-            define(self._linker, HOST, name, TYPES, self._callback, number)
         self._wasi = wanted.wasi
-        if any(module == wasi.MODULE for module, _, _ in artefact.said["imports"]):
-            self._linker.define_wasi()
-        else:
-            self._wasi = None
-        self._linked = self._linker.instantiate_pre(self._module)
-        self._pre = self._native.address(self._linked)
 
     def trial(self, run: GuestRun) -> None:
         """Instantiate it once."""
@@ -148,6 +137,29 @@ class CoreGuest:
                 self._instantiate(cell)
 
         self._room = fitted(run, instantiate)
+
+    @abstractmethod
+    def _instantiate(self, cell: StoreCell) -> object:
+        """Make an instance in `cell`."""
+
+
+class CoreGuest(ModuleGuest):
+    """A module with the ABI of hookgate, linked and ready to be instantiated."""
+
+    def __init__(self, machine: Machine, artefact: Artefact, wanted: Wanted) -> None:
+        super().__init__(machine, artefact, wanted)
+        self._names = [name for module, name, _ in artefact.said["imports"] if module == HOST]
+        self._initialize = artefact.said["exports"].get("_initialize") == START
+        # It must live as long as the linker does.
+        self._callback = HOST_CALLBACK(self._host_call)
+        for number, name in enumerate(self._names):
+            define(self._linker, HOST, name, TYPES, self._callback, number)
+        if any(module == wasi.MODULE for module, _, _ in artefact.said["imports"]):
+            self._linker.define_wasi()
+        else:
+            self._wasi = None
+        self._linked = self._linker.instantiate_pre(self._module)
+        self._pre = self._native.address(self._linked)
 
     def call(self, run: GuestRun, export: str, request: bytes) -> bytes:
         """Call one of its exports."""
@@ -311,35 +323,19 @@ def kernel_bytes() -> bytes:
     return bytes(wat2wasm(KERNEL.read_text(encoding="utf-8")))
 
 
-class ExtismGuest:
+class ExtismGuest(ModuleGuest):
     """A module made for Extism, in this process."""
 
     def __init__(self, machine: Machine, artefact: Artefact, wanted: Wanted) -> None:
-        from wasmtime import Linker, Module
+        from wasmtime import Module
 
-        self._machine = machine
-        self._room = StoreRoom()
-        n = self._native = native()
-        engine = machine.engine(wanted.limits)
-        self._engine = n.address(engine)
-        self._module: Module = deserialised(machine, artefact, wanted)
-        self._kernel = Module(engine, kernel_bytes())
+        super().__init__(machine, artefact, wanted)
+        self._kernel = Module(machine.engine(wanted.limits), kernel_bytes())
         self._imports = [(one[0].encode(), one[1].encode()) for one in artefact.said["imports"]]
         self._silent = {name for name, kind in artefact.said["exports"].items() if kind == SILENT}
         self._initialize = artefact.said["exports"].get("_initialize") == SILENT
-        self._linker = Linker(engine)
-        self._wasi = wanted.wasi
         if self._wasi is not None:
             self._linker.define_wasi()
-
-    def trial(self, run: GuestRun) -> None:
-        """Instantiate it once."""
-
-        def instantiate() -> None:
-            with self._machine.store(run, self._engine) as cell:
-                self._instantiate(cell)
-
-        self._room = fitted(run, instantiate)
 
     def call(self, run: GuestRun, export: str, request: bytes) -> bytes:
         """Call one of its exports."""
