@@ -17,7 +17,7 @@ PYTEST_ARGS ?=
 GUARDS_ARGS ?=
 BENCH_ARGS ?=
 WEIGH_ARGS ?=
-EXTRAS := wasm,postgres,sentence-transformers,ed25519,otel,testing
+EXTRAS := wasm,postgres,faiss,sentence-transformers,ed25519,otel,testing
 
 # -- set-up -------------------------------------------------------------------------
 

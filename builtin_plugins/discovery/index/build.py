@@ -21,7 +21,13 @@ from hookgate.builtin_plugins.discovery.index.documents import (
     text_of,
 )
 from hookgate.builtin_plugins.discovery.index.index import Dense, Index
-from hookgate.builtin_plugins.discovery.index.vectors import ANN_VECTORS, Vectors, VectorStore
+from hookgate.builtin_plugins.discovery.index.vectors import (
+    ANN_VECTORS,
+    NO_FAISS,
+    Vectors,
+    VectorStore,
+    has_faiss,
+)
 from hookgate.builtin_plugins.discovery.learn.lessons import discount_of
 from hookgate.kit.content.files import write_whole
 from hookgate.kit.modules import np
@@ -201,6 +207,7 @@ class Material:
         background: Messages that need no capability; see `relevance`.
         elsewhere: Returns the vectors of an embedder by its fingerprint, where they are kept
             in a database; None where they are kept in memory.
+        slow: Why searches take longer than they need; "" where they do not.
     """
 
     table: WordTable | None = None
@@ -208,6 +215,7 @@ class Material:
     fingerprint: str = ""
     background: tuple[str, ...] = ()
     elsewhere: Callable[[str], Vectors | None] = lambda _: None
+    slow: str = ""
 
     def draft(self, version: int, rows: Sequence[Capability], fingerprint: str = "") -> IndexDraft:
         """Index the words of `rows`, and see which vectors are missing.
@@ -314,7 +322,9 @@ class Material:
             return
         used = dict.fromkeys(key for keys in draft.texts for key in keys)
         used.update(dict.fromkeys(text_key(text) for text in self.background))
-        approximate = len(used) >= ANN_VECTORS
+        many = len(used) >= ANN_VECTORS
+        self.slow = NO_FAISS if many and not store.blocking and not has_faiss() else ""
+        approximate = many and not self.slow
         if approximate != store.approximate or len(store) > 2 * len(used) + SLACK:
             self.store = store.without(list(used), approximate=approximate)
 

@@ -247,10 +247,10 @@ class SearchEngine:
         return index
 
     def _tell(self, embedder: Embedder | None) -> None:
-        """Say in `status` that searches go by words alone, and why; or that they do not."""
+        """Say in `status` why searches go by words alone, or slowly; or that they do not."""
         newest = self._indexes[max(self._indexes)]
         # What has failed is said as what does not work.
-        what = "" if self.problem else words_alone(embedder, newest)
+        what = "" if self.problem else words_alone(embedder, newest) or self._material.slow
         if what != self._told:
             self._told = what
             self._around.standing(PART).note(what)

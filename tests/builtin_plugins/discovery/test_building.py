@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -148,6 +149,30 @@ def test_many_vectors_are_searched_approximately_and_few_exactly(
     assert few.dense is not None
     assert not few.dense.store.approximate
     assert few.search(query, count=3).places[0] == 17
+
+
+def test_many_vectors_are_searched_exactly_without_faiss_and_it_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(building, "ANN_VECTORS", 50)
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    material = Material()
+    rows = [row(f"tool{number}", f"does thing{number}") for number in range(60)]
+    many = made(material, rows)
+    assert many.dense is not None
+    assert not many.dense.store.approximate
+    query = IndexQuery.of("thing17").with_vectors([vector("tool17 does thing17", "fake:1")])
+    assert many.search(query, count=3).places[0] == 17
+    assert "pip install 'hookgate[faiss]'" in material.slow
+    made(material, rows[:20], 2)
+    assert material.slow == ""
+    made(material, rows, 3)
+    monkeypatch.undo()
+    monkeypatch.setattr(building, "ANN_VECTORS", 50)
+    again = made(material, rows, 4)
+    assert again.dense is not None
+    assert again.dense.store.approximate
+    assert material.slow == ""
 
 
 def test_nothing_is_saved_before_anything_is_made() -> None:

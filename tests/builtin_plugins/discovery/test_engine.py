@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,6 +17,7 @@ from tests.builtin_plugins.discovery.searching import (
 )
 from tests.builtin_plugins.turns import TurnedClock
 
+from hookgate.builtin_plugins.discovery.index import build as building
 from hookgate.builtin_plugins.discovery.index import engine as engine_module
 from hookgate.builtin_plugins.discovery.index.build import Material
 from hookgate.builtin_plugins.discovery.index.engine import (
@@ -245,6 +247,21 @@ async def test_status_says_while_words_alone_count() -> None:
         made.embedder = None
         await made.find(rows, "mail")
         assert "there is no embedder: search goes by words alone" in made.notices.values()
+
+
+async def test_status_says_what_makes_a_search_of_many_vectors_quicker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(building, "ANN_VECTORS", 2)
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    async with world() as made:
+        rows = snapshot(ROWS)
+        await made.engine.ready(rows)
+        assert (await made.find(rows, "mail")).dense
+        (said,) = made.notices.values()
+        assert "found no faiss" in said
+        assert "pip install 'hookgate[faiss]'" in said
+        assert made.degraded == {}
 
 
 async def test_a_turn_waits_for_a_model_that_is_soon_loaded() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -132,6 +133,20 @@ def test_restored_store_searches_like_the_one_that_was_kept(count: int, approxim
     more = made(5, seed=3)
     restored.add([key(1000 + number) for number in range(5)], more)
     assert restored.search(more[4:5], 1)[1].tolist() == [[count + 4]]
+
+
+def test_kept_graph_is_no_hindrance_where_faiss_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = store_of(made(60), approximate=True)
+    arrays = dict(kept.arrays())
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    restored = VectorStore.restored(arrays)
+    assert not restored.approximate
+    assert restored.slots == kept.slots
+    queries = made(4, seed=9)
+    assert restored.search(queries, 8)[1].tolist() == nearest(made(60), queries, 8)
+    # With faiss again the graph is made of what is there.
+    monkeypatch.undo()
+    assert restored.without(list(restored.slots), approximate=True).approximate
 
 
 def test_arrays_that_do_not_belong_together_are_refused() -> None:
