@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -127,6 +128,25 @@ def test_query_has_the_same_vector_each_time(minilm: OnnxModel) -> None:
     minilm.read("something else, which is longer than it")
 
     assert np.array_equal(minilm.read(SENTENCES[0]).vector, once)
+
+
+def test_query_is_the_same_where_the_processor_adds_no_products_of_bytes_whole(
+    minilm: OnnxModel, tmp_path: Path
+) -> None:
+    graph, due = QUERY_GRAPH.read_bytes(), 64 * 255 * 127
+    whole = bytes([due & 127 | 128, due >> 7 & 127 | 128, due >> 14])
+    assert graph.count(whole) == 1
+    exact = tmp_path / "exact.onnx"
+    # What no product comes to: so that the computation that is exact everywhere is chosen.
+    exact.write_bytes(graph.replace(whole, bytes([128, 128, 1])))
+    model = OnnxModel(replace(find_files(EmbeddingSettings()), queries=exact))
+    model.load()
+
+    for text in SENTENCES:
+        one, same = model.read(text), minilm.read(text)
+        assert one.tokens is not None
+        assert same.tokens is not None
+        assert np.array_equal(one.tokens.states, same.tokens.states)
 
 
 def test_parts_of_a_query_mean_what_they_say(minilm: OnnxModel) -> None:
