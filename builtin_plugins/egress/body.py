@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
+from typing import cast
 
 import aiohttp
 import httpx
@@ -93,6 +94,31 @@ _FAILURES: tuple[tuple[tuple[type[Exception], ...], EgressFailureKind, str], ...
 )
 
 
+class _Pieces(aiohttp.StreamReader):
+    """aiohttp's stream, of which nobody asks where a chunk of HTTP begins and ends.
+
+    aiohttp notes it for each chunk, and takes them one by one, with a look each time at whether
+    reading was paused.
+    """
+
+    __slots__ = ()
+
+    _nothing = staticmethod(cast("Callable[[], None]", bool))
+    begin_http_chunk_receiving = end_http_chunk_receiving = _nothing
+
+    def _read_nowait(self, n: int) -> bytes:
+        if n != -1:
+            return super()._read_nowait(n)
+        self._timer.assert_timeout()
+        found = b"".join(self._buffer)
+        self._buffer.clear()
+        self._size = 0
+        self._cursor += len(found)
+        if self._protocol._reading_paused:
+            self._protocol.resume_reading()
+        return found
+
+
 class Body(httpx.AsyncByteStream):
     """The body of a response, decoded. It can be read once.
 
@@ -114,6 +140,8 @@ class Body(httpx.AsyncByteStream):
         silence: float | None,
     ) -> None:
         self._response = response
+        if type(response.content) is aiohttp.StreamReader:  # of an empty body it is another one
+            response.content.__class__ = _Pieces
         self._read = response.content.readany
         self._mapped = Mapped(name, request, receiving=True)
         self._name = name

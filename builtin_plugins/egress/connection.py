@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import aiohttp
 import httpx
 from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.client_proto import ResponseHandler
 from yarl import URL as WireURL
 
 from hookgate import EgressDeniedError, EgressFailedError
@@ -235,15 +234,6 @@ DECODED = frozenset(("gzip", "deflate", "br", "zstd"))
 """The content encodings that aiohttp decodes, or fails at."""
 
 
-class _Protocol(ResponseHandler):
-    """aiohttp's protocol, which goes on reading with each chunk that is taken from it."""
-
-    def resume_reading(self, resume_parser: bool = True) -> None:
-        """Go on where reading was paused: aiohttp asks the parser each time whether it was."""
-        if self._reading_paused:
-            super().resume_reading(resume_parser)
-
-
 class CheckedTransport(httpx.AsyncBaseTransport):
     """Checks each request, a redirect's too, against the grants, and sends it.
 
@@ -411,8 +401,6 @@ class CheckedTransport(httpx.AsyncBaseTransport):
                 # them like an upstream that does not answer.
                 limit=0,
             )
-            protocol: Any = partial(_Protocol, loop=asyncio.get_running_loop())
-            connector._factory = protocol
             self._session = aiohttp.ClientSession(
                 connector=connector,
                 cookie_jar=aiohttp.DummyCookieJar(),
