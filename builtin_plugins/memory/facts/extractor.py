@@ -20,8 +20,9 @@ from hookgate.builtin_plugins.memory.facts.grammar import (
     EXPRESSIONS,
     UNSURE,
     Pattern,
-    first_pattern,
+    fits_any,
     grammar,
+    may_hold,
     patterns,
     vocabulary,
 )
@@ -61,7 +62,7 @@ def extract(text: str, at: datetime) -> list[Assertion]:
         at: When it was said, in UTC.
     """
     claims: list[Assertion] = []
-    asks = EXPRESSIONS["may_be_order"].search(text) is not None
+    asks = may_hold("may_be_order", text)
     for sentence in sentences_of(text):
         claims += _of_sentence(sentence, at, asks=asks)
         if len(claims) >= MAX_CLAIMS:
@@ -133,10 +134,9 @@ def _of_statement(statement: Statement, at: datetime) -> list[Assertion]:
         return []
     behind = find_time(rest, at)
     without = rest if behind is None else _without(rest, behind)
-    first = first_pattern(rest)
-    if without != rest:
-        first = min(first, first_pattern(without))
-    for pattern in patterns()[first:]:
+    if not fits_any(rest) and (without == rest or not fits_any(without)):
+        return []
+    for pattern in patterns():
         when = statement.when or behind
         if pattern.dated and (when is None or statement.mode != "holds"):
             continue

@@ -17,6 +17,7 @@ SURE, UNSURE = 0.9, 0.6
 _NAMED = re.compile(r"\{([A-Za-z]+)(?:\.([a-z]+))?\}")
 _VALUE = re.compile(r"\{(?P<kind>[a-z]+)(?::(?P<group>[a-z]+))?\}")
 _GROUP = re.compile(r"\?P<\w+>")
+_CAPITAL = re.compile(r"\\.|[A-Z]")
 _BREAK = re.compile(r"\n *")
 
 TAIL = 16
@@ -201,9 +202,19 @@ def _asked(
 
 
 def _any_of(words: Iterable[str]) -> str:
-    """Return a group for a regular expression that fits `words`, longest first."""
-    longest = sorted(words, key=len, reverse=True)
-    return "(?:" + "|".join(re.escape(word).replace("'", "['’]") for word in longest) + ")"
+    """Return a group for a regular expression that fits `words`, longest first.
+
+    They stand by their first letters, since alternatives are tried one by one.
+    """
+    rests: dict[str, list[str]] = {}
+    for word in sorted(words, key=len, reverse=True):
+        rests.setdefault(_literal(word[0]), []).append(_literal(word[1:]))
+    ways = [f"{first}(?:{'|'.join(rest)})" for first, rest in rests.items()]
+    return f"(?:{'|'.join(ways)})"
+
+
+def _literal(text: str) -> str:
+    return re.escape(text).replace("'", "['’]")
 
 
 @cache
@@ -272,18 +283,24 @@ def patterns() -> tuple[Pattern, ...]:
 
 
 @cache
-def _any_pattern() -> re.Pattern[str]:
+def _any_pattern(flags: re.RegexFlag) -> re.Pattern[str]:
     each = (_GROUP.sub("?:", one.match.pattern) for one in patterns())
-    return re.compile("|".join(f"({one})" for one in each), re.IGNORECASE)
+    return re.compile("|".join(_CAPITAL.sub(_small, one) for one in each), flags)
 
 
-def first_pattern(text: str) -> int:
-    """Return the place of the first pattern that fits the whole of `text`, or how many there are.
+def _small(match: re.Match[str]) -> str:
+    return match[0] if match[0].startswith("\\") else match[0].lower()
 
-    Most texts fit none, which is asked once and not by each of them.
+
+def fits_any(text: str) -> bool:
+    """Whether any pattern fits the whole of `text`: most texts fit none.
+
+    That is asked once and not by each of them, and with regard to case, where that is the same:
+    then those that begin with another letter are passed over at once.
     """
-    found = _any_pattern().fullmatch(text)
-    return len(patterns()) if found is None or found.lastindex is None else found.lastindex - 1
+    if text.isascii():
+        return _any_pattern(re.NOFLAG).fullmatch(text.lower()) is not None
+    return _any_pattern(re.IGNORECASE).fullmatch(text) is not None
 
 
 def _pattern(row: dict[str, Any]) -> Pattern:
