@@ -38,7 +38,8 @@ class OwnModel:
 
     def models(self) -> Sequence[ModelInfo]:
         """Return the one model."""
-        return (ModelInfo(name=self._model, context_tokens=self._most_tokens),)
+        made = ModelInfo(name=self._model, context_tokens=self._most_tokens, max_output_tokens=0)
+        return (made,)
 
     async def stream(self, turn: Turn, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Answer nothing: it is no model that writes.

@@ -15,6 +15,7 @@ from hookgate import (
     Host,
     Invocation,
     Message,
+    ModelInfo,
     ModelRef,
     ModelRequest,
     OperationModel,
@@ -126,7 +127,7 @@ class ProviderOperations:
             hookgate models ollama
         """
         asked = _asked(self._host)
-        names = dict.fromkeys([*asked, *_named(self._host)])
+        names = dict.fromkeys([*asked, *(ref for ref, _ in _named(self._host))])
         if provider:
             served = await self._served(provider)
             names = dict.fromkeys([*(one for one in names if one.provider == provider), *served])
@@ -220,7 +221,11 @@ class ProviderOperations:
         if "/" in name:
             return [ModelRef.parse(name)]
         wanted = [ref for ref in _asked(self._host) if name in ("", ref.provider)]
-        wanted = wanted or [ref for ref in _named(self._host) if name in ("", ref.provider)]
+        wanted = wanted or [
+            ref
+            for ref, info in _named(self._host)
+            if name == ref.provider or (not name and info.max_output_tokens != 0)
+        ]
         if wanted:
             return wanted
         known = self._known()
@@ -295,9 +300,9 @@ def _asked(host: Host) -> Mapping[ModelRef, list[str]]:
     return asked
 
 
-def _named(host: Host) -> Iterable[ModelRef]:
-    """Return the models that providers name."""
+def _named(host: Host) -> Iterable[tuple[ModelRef, ModelInfo]]:
+    """Return the models that providers name, with what is known of them."""
     for name, provider in sorted(host.providers.items()):
         for model in provider.models():
             if model.name != "*":
-                yield ModelRef(name, model.name)
+                yield ModelRef(name, model.name), model

@@ -52,7 +52,8 @@ class ModelInfo:
     Attributes:
         name: The model's name at its provider; ``*`` stands for any name.
         context_tokens: The longest input, in tokens; None where it is not known.
-        max_output_tokens: The longest output, in tokens; None where it is not known.
+        max_output_tokens: The longest output, in tokens; None where it is not known, 0 for a model
+            that makes vectors and writes nothing.
         tools: Whether it can call tools.
         images: Whether it reads images. What a model does not read is not sent to it: a note
             in its place names it.

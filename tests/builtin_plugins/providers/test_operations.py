@@ -201,3 +201,14 @@ async def test_of_a_long_list_with_odd_names_the_beginning_and_the_names_are_rea
     server.script = answers(200, body, content_type="application/json")
     names = await made("openai", server.url).served()
     assert (names[0], len(names)) == ("m0", 996)
+
+
+async def test_what_makes_vectors_alone_is_asked_no_question(tmp_path: Path) -> None:
+    few = (*FEW, "embedding")
+    async with Gateway(Settings.model_validate({"home": tmp_path}), builtin=few) as running:
+        found = await operate(running, "providers.test")
+        listed = await operate(running, "models.list")
+        named = await operate(running, "providers.test", name="hookgate")
+    assert [(one["model"], one["ok"]) for one in found["tried"]] == [("demo/demo", True)]
+    assert "hookgate/minilm" in [row["model"] for row in listed["models"]]
+    assert "makes vectors, and writes nothing" in named["tried"][0]["error"]
