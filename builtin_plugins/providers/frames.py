@@ -358,12 +358,15 @@ class AnthropicFrames(AnthropicReader):
         event = parse(self._provider, data)
         match event.get("type"):
             case "content_block_start":
+                if event.get("content_block") is None:
+                    malformed(self._provider, "a content_block_start without its block")
                 said = self._start(event)
                 return _begun(event, said[0]) if said else self._of_block(event)
             case "content_block_delta":
                 said = self._delta(event)
                 if not said:
                     return self._of_block(event)
+                self._index(event)  # Text is read without it, and passed on by it.
                 if type(said[0]) is TextDelta:
                     self._texts.learn(data, event, said[0].text)
                 return (_with_event(said[0], event),)

@@ -104,6 +104,17 @@ CUT: Mapping[str, StopReason] = {"max_output_tokens": "max_tokens", "content_fil
 ENDS = ("response.completed", "response.incomplete", "response.done")
 """The events that end an answer; the last is of servers that follow the realtime protocol."""
 
+FORMS: Mapping[str, type] = {
+    "item": dict,
+    "response": dict,
+    "part": dict,
+    "item_id": str,
+    "output_index": int,
+    "content_index": int,
+    "summary_index": int,
+}
+"""What the fields of events are that something is found by, or stands in."""
+
 DELTAS = {
     "response.output_text.delta": "text",
     "response.refusal.delta": "refusal",
@@ -429,6 +440,18 @@ def _block(part: ContentPart, role: str) -> dict[str, Any] | None:
     return {"type": "input_text", "text": text}
 
 
+HOLDERS: Mapping[str, str] = {
+    "response.created": "response",
+    "response.in_progress": "response",
+    "response.queued": "response",
+    "response.output_item.added": "item",
+    "response.output_item.done": "item",
+    "response.content_part.done": "part",
+    "response.reasoning_summary_part.done": "part",
+    **dict.fromkeys(DELTAS, "delta"),
+}
+"""The field of an event that holds what it tells, where events are passed on."""
+
 RUN_BY_CLIENTS = (
     *("function_call", "custom_tool_call", "local_shell_call", "shell_call"),
     *("apply_patch_call", "computer_call", "tool_search_call"),
@@ -493,7 +516,7 @@ class ResponsesReader:
         self._raw = as_it_came
         self.usage = StreamedUsage(openai_responses, "output_tokens")
         self._called = self._refused = False
-        self._told: set[object] = set()
+        self._told: set[str] = set()
         self._length = 0
         """Characters of the messages that are over."""
         self._open: dict[object, list[dict[str, Any]]] = {}
@@ -505,17 +528,20 @@ class ResponsesReader:
             return ()  # Of a server that speaks Chat as well; the answer's own end counts.
         event = parse(self._provider, data)
         kind = event.get("type")
+        if kind == "error" or (kind is None and event.get("error") is not None):
+            self._fail(event.get("error") or event)
+        if not isinstance(kind, str):
+            return ()
+        self._check(kind, event)
         if kind in ENDS:
             return self._end(object_of(self._provider, event, "response"), event)
         if kind == "response.failed":
             self._fail(object_of(self._provider, event, "response").get("error"))
-        if kind == "error" or (kind is None and event.get("error") is not None):
-            self._fail(event.get("error") or event)
         if kind in DELTAS:
             return self._delta(event, DELTAS[kind])
         if kind == "response.output_item.done":
             return self._item(object_of(self._provider, event, "item"), event)
-        if not self._raw or not isinstance(kind, str):
+        if not self._raw:
             # The beginnings of items, fragments of what comes whole, and types that are newer.
             return ()
         if kind == "response.output_item.added" and self._by_client(event.get("item")):
@@ -554,6 +580,20 @@ class ResponsesReader:
 
     # -- pieces ----------------------------------------------------------------------
 
+    def _check(self, kind: str, event: dict[str, Any]) -> None:
+        """Refuse an event that whoever passes it on could not read.
+
+        Raises:
+            ProviderError: A field of it is something else, or is not there; ``malformed``.
+        """
+        for name, form in FORMS.items():
+            if (found := event.get(name)) is not None and not isinstance(found, form):
+                told = f"a {type(found).__name__} under {name!r} of {kind!r}"
+                malformed(self._provider, f"{told} in the place of a {form.__name__}")
+        needed = HOLDERS.get(kind) if self._raw else None
+        if needed is not None and event.get(needed) is None:
+            malformed(self._provider, f"{kind!r} without its {needed!r}")
+
     def _came(self, made: Piece, *events: dict[str, Any]) -> Piece:
         """Return `made` with the events that it came in, where somebody wants to know."""
         if not self._raw:
@@ -567,7 +607,7 @@ class ResponsesReader:
     def _delta(self, event: dict[str, Any], said: str) -> Sequence[ModelEvent]:
         text = text_of(self._provider, event, "delta")
         self._refused |= said == "refusal"
-        self._told.add(event.get("item_id"))
+        self._told.add(text_of(self._provider, event, "item_id"))
         if not text:
             return (self._frame(event),) if self._raw else ()
         made = ReasoningDelta(text) if said == "reasoning" else TextDelta(text)
@@ -584,11 +624,12 @@ class ResponsesReader:
         if self._by_client(item):
             return (self._call(item, event),)
         if item.get("type") == "message":
-            said = () if item.get("id") in self._told else self._texts(item, event)
+            told = text_of(self._provider, item, "id") in self._told
+            said = () if told else self._texts(item, event)
             return (*said, self._frame(event)) if self._raw else (*said, *self._notes(item))
         # Reasoning, and the calls of tools that run at the provider.
         made = OpaqueDelta(Opaque(provider=self._provider, data=item), brought(item))
-        known = item.get("id") in self._told
+        known = text_of(self._provider, item, "id") in self._told
         return (
             *(() if known else self._thoughts(item, event)),
             self._came(made, _said_once(event)),

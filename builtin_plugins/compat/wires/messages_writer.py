@@ -258,7 +258,7 @@ class MessagesWriter:
         """Return the end with the usage of all rounds, and with the reason that holds now."""
         if said:
             reason = {"stop_reason": "end_turn", "stop_sequence": None}
-            frame = {**frame, "delta": {**frame["delta"], **reason}}
+            frame = {**frame, "delta": {**_object(frame, "delta"), **reason}}
         if self._rounds > 1:
             frame = {**frame, "usage": as_anthropic_messages(turn.usage)}
         return frame
@@ -290,21 +290,28 @@ def fold(frames: Iterable[WireFrame]) -> WireFrame:
             case "content_block_delta":
                 _grow(blocks[frame["index"]], frame["delta"])
             case "message_delta":
-                more = {key: one for key, one in frame.items() if key not in ("type", "usage")}
-                whole |= {**more.pop("delta", {}), **more}
-                whole["usage"] = {**whole.get("usage", {}), **(frame.get("usage") or {})}
+                told = ("type", "usage", "delta")
+                more = {key: one for key, one in frame.items() if key not in told}
+                whole |= {**_object(frame, "delta"), **more}
+                whole["usage"] = {**_object(whole, "usage"), **_object(frame, "usage")}
     whole["content"] = [_block(blocks[index]) for index in sorted(blocks)]
     return whole
+
+
+def _object(frame: WireFrame, name: str) -> WireFrame:
+    """Return what an upstream has under a name; {} where that is no object."""
+    found = frame.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 def _grow(block: WireFrame, delta: WireFrame) -> None:
     match delta.get("type"):
         case "signature_delta":
-            block["signature"] = delta["signature"]
+            block["signature"] = delta.get("signature")
         case "citations_delta":
-            if not isinstance(block.get("citations"), list):
+            if type(block.get("citations")) is not list:  # Pieces of a text are another one.
                 block["citations"] = []
-            block["citations"].append(delta["citation"])
+            block["citations"].append(delta.get("citation"))
         case _:
             merge(block, {key: one for key, one in delta.items() if key != "type"})
 

@@ -250,7 +250,7 @@ class ResponsesWriter:
             names = ("item_id", "output_index", "content_index")
             self._at = {name: frame.get(name) for name in names}
         elif kind == "response.output_item.added" and frame["item"].get("type") == "message":
-            place = {"item_id": frame["item"].get("id"), "output_index": frame["output_index"]}
+            place = {"item_id": frame["item"].get("id"), "output_index": frame.get("output_index")}
             self._at = {**place, "content_index": 0}
         elif kind == "response.output_item.done":
             self._at = {}

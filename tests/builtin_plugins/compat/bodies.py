@@ -10,7 +10,18 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from hookgate import Event, Frame, StopEvent, TextDelta, ToolUseEvent, Usage, WireError
+from hookgate import (
+    Event,
+    Frame,
+    ModelEvent,
+    OpaqueDelta,
+    ReasoningDelta,
+    StopEvent,
+    TextDelta,
+    ToolUseEvent,
+    Usage,
+    WireError,
+)
 from hookgate.wire import Raw, came_as
 
 PNG = b64encode(
@@ -100,3 +111,22 @@ class Ended:
         self.ending = ending
         self.usage = usage or Usage(input_tokens=3, output_tokens=2)
         self.stop = None
+
+
+def told(said: ModelEvent) -> Event | None:
+    """What a turn tells of what a provider said, if anything."""
+    match said:
+        case TextDelta(words):
+            return Event("text", {"text": words}, value=said)
+        case ReasoningDelta(words):
+            return Event("reasoning", {"text": words}, value=said)
+        case OpaqueDelta():
+            return Event("opaque", {}, value=said)
+        case ToolUseEvent():
+            data = {"id": said.id, "name": said.name, "input": said.input, "owner": "client"}
+            return Event("tool_use", data, value=said)
+        case Frame():
+            return Event("frame", {}, value=said)
+        case StopEvent():
+            return Event("stop", {}, value=said)
+    return None

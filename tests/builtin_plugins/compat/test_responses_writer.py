@@ -6,19 +6,12 @@ import json
 from collections.abc import Iterable
 from typing import Any, cast
 
-from tests.builtin_plugins.compat.bodies import Ended, as_sdk, stop, text, tool_use
+from tests.builtin_plugins.compat.bodies import Ended, as_sdk, stop, text, told, tool_use
 from tests.builtin_plugins.providers.test_responses import RESPONSES
 
 from hookgate import (
     ErrorAnswer,
     Event,
-    Frame,
-    ModelEvent,
-    OpaqueDelta,
-    ReasoningDelta,
-    StopEvent,
-    TextDelta,
-    ToolUseEvent,
     Turn,
     Usage,
 )
@@ -38,24 +31,6 @@ def events(stream: Iterable[dict[str, Any]]) -> list[Event]:
     reader = ResponsesReader("acme", lambda _: None, as_it_came=True)
     said = [one for each in stream for one in reader.read(json.dumps(each).encode())]
     return [event for one in said if (event := told(one)) is not None]
-
-
-def told(said: ModelEvent) -> Event | None:
-    match said:
-        case TextDelta(words):
-            return Event("text", {"text": words}, value=said)
-        case ReasoningDelta(words):
-            return Event("reasoning", {"text": words}, value=said)
-        case OpaqueDelta():
-            return Event("opaque", {}, value=said)
-        case ToolUseEvent():
-            data = {"id": said.id, "name": said.name, "input": said.input, "owner": "client"}
-            return Event("tool_use", data, value=said)
-        case Frame():
-            return Event("frame", {}, value=said)
-        case StopEvent():
-            return Event("stop", {}, value=said)
-    return None
 
 
 def written(some: list[Event], *, said: str = "", **turn: Any) -> list[Any]:
