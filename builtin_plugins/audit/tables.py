@@ -8,17 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Index,
-    MetaData,
-    bindparam,
-    delete,
-    exists,
-    insert,
-    select,
-)
+import sqlalchemy as sa
 
 from hookgate import Store
 from hookgate.builtin_plugins.audit.operations import AuditColumns
@@ -27,7 +17,7 @@ from hookgate.kit.records import Field, Record
 from hookgate.kit.records.statements import Prepared
 
 SCRIPTS = Path(__file__).parent / "migrations"
-METADATA = MetaData(info={"complete": True})
+METADATA = sa.MetaData(info={"complete": True})
 
 _SINCE_SEALS = {"server_default": ""}
 
@@ -37,12 +27,12 @@ class AuditEntry(AuditColumns, Record):  # type: ignore[misc]  # as `Record` its
 
     __tablename__ = "audit_entry"
     __table_args__ = (
-        Index("audit_entry_by_time", "at", "chain", "seq"),
-        Index("audit_entry_by_turn", "turn"),
-        Index("audit_entry_by_session", "session", "at"),
-        Index("audit_entry_by_call", "call"),
-        Index("audit_entry_by_tool", "tool", "at", "chain", "seq"),
-        Index("audit_entry_by_outcome", "outcome", "at", "chain", "seq"),
+        sa.Index("audit_entry_by_time", "at", "chain", "seq"),
+        sa.Index("audit_entry_by_turn", "turn"),
+        sa.Index("audit_entry_by_session", "session", "at"),
+        sa.Index("audit_entry_by_call", "call"),
+        sa.Index("audit_entry_by_tool", "tool", "at", "chain", "seq"),
+        sa.Index("audit_entry_by_outcome", "outcome", "at", "chain", "seq"),
     )
     metadata = METADATA
 
@@ -63,23 +53,25 @@ class AuditEntry(AuditColumns, Record):  # type: ignore[misc]  # as `Record` its
 
 ENTRIES = AuditEntry.table
 _C = ENTRIES.c
-_HEAD = select(_C.chain, _C.seq, _C.seal)
+_HEAD = sa.select(_C.chain, _C.seq, _C.seal)
 _OWN = Prepared(
-    _HEAD.where(_C.chain == bindparam("mine")).order_by(_C.seq.desc()).limit(1),
+    _HEAD.where(_C.chain == sa.bindparam("mine")).order_by(_C.seq.desc()).limit(1),
 )
-_ADD = Prepared(insert(ENTRIES), ENTRIES.c.keys())
+_ADD = Prepared(sa.insert(ENTRIES), ENTRIES.c.keys())
 _LAST = ENTRIES.alias()
 _BEHIND = Prepared(
-    insert(ENTRIES).from_select(
+    sa.insert(ENTRIES).from_select(
         ENTRIES.c.keys(),
-        select(*(bindparam(f"new_{column.name}", type_=column.type) for column in _C)).where(
-            exists().where(_LAST.c.chain == bindparam("mine"), _LAST.c.seq == bindparam("last"))
+        sa.select(*(sa.bindparam(f"new_{column.name}", type_=column.type) for column in _C)).where(
+            sa.exists().where(
+                _LAST.c.chain == sa.bindparam("mine"), _LAST.c.seq == sa.bindparam("last")
+            )
         ),
     )
 )
 """Adds a row where the one that it stands behind is there."""
 _FORGET = Prepared(
-    delete(ENTRIES).where(_C.chain == bindparam("mine"), _C.seq <= bindparam("last"))
+    sa.delete(ENTRIES).where(_C.chain == sa.bindparam("mine"), _C.seq <= sa.bindparam("last"))
 )
 
 
@@ -117,14 +109,14 @@ class AuditKeeper:
         """Do what `keep` does, with the next write that anybody hands over to the store."""
         return self.rows.store.write_soon(partial(self._keep, row))
 
-    def _keep(self, row: Mapping[str, Any], connection: Connection) -> Head:
+    def _keep(self, row: Mapping[str, Any], connection: sa.Connection) -> Head:
         sealed = self._added(connection, row)
         if not self.whole:
             _FORGET.count(connection, mine=sealed["chain"], last=sealed["seq"] - self._ring)
         self._end = Head(chain=sealed["chain"], seq=sealed["seq"], seal=sealed["seal"])
         return self._end
 
-    def _added(self, connection: Connection, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _added(self, connection: sa.Connection, row: Mapping[str, Any]) -> Mapping[str, Any]:
         if (end := self._end) is not None and end.chain == row["chain"]:
             sealed = self._sealer.chained(row, end)
             values = {f"new_{name}": value for name, value in sealed.items()}
@@ -152,17 +144,17 @@ class AuditKeeper:
             return ()
         return [row.previous for row in await self.rows.all(_C.seq == 1, _C.previous != "")]
 
-    def fitting(self, filters: Mapping[str, str]) -> Sequence[ColumnElement[bool]]:
+    def fitting(self, filters: Mapping[str, str]) -> Sequence[sa.ColumnElement[bool]]:
         """Return conditions that say so: column -> the value that it must have."""
         return [_C[column] == value for column, value in filters.items()]
 
-    def between(self, since: str, until: str, kind: str) -> Sequence[ColumnElement[bool]]:
+    def between(self, since: str, until: str, kind: str) -> Sequence[sa.ColumnElement[bool]]:
         """Return conditions on when a row was written and of what kind it is; "" asks nothing."""
         wanted = ((since, _C.at >= since), (until, _C.at < until), (kind, _C.kind == kind))
         return [condition for value, condition in wanted if value]
 
 
-def _newest(connection: Connection) -> Head | None:
+def _newest(connection: sa.Connection) -> Head | None:
     by_time = _HEAD.order_by(*(column.desc() for column in AuditKeeper.place))
     return _head(connection.execute(by_time.limit(1)).first())
 

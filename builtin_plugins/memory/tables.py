@@ -6,21 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Float,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Table,
-    Text,
-)
+import sqlalchemy as sa
 
 T = TypeVar("T")
 
-METADATA = MetaData(info={"complete": True})
+METADATA = sa.MetaData(info={"complete": True})
 
 SCRIPTS = Path(__file__).parent / "migrations"
 
@@ -35,143 +25,143 @@ def in_parts(values: Sequence[T]) -> Iterator[Sequence[T]]:
 
 # -- turns ----------------------------------------------------------------------------
 
-TURNS = Table(
+TURNS = sa.Table(
     "memory_turn",
     METADATA,
-    Column("scope", Text, primary_key=True),
+    sa.Column("scope", sa.Text, primary_key=True),
     # Counts the pieces of a scope, in the order in which they were kept.
-    Column("place", BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("place", sa.BigInteger, primary_key=True, autoincrement=False),
     # The version of the scope at which this row was written last.
-    Column("stamp", BigInteger, nullable=False),
-    Column("message", Text, nullable=False),
+    sa.Column("stamp", sa.BigInteger, nullable=False),
+    sa.Column("message", sa.Text, nullable=False),
     # Which piece of the message this is, from 0.
-    Column("part", Integer, nullable=False),
-    Column("session", Text, nullable=False),
-    Column("turn", Text, nullable=False),
+    sa.Column("part", sa.Integer, nullable=False),
+    sa.Column("session", sa.Text, nullable=False),
+    sa.Column("turn", sa.Text, nullable=False),
     # Microseconds since 1970 in UTC.
-    Column("at", BigInteger, nullable=False),
-    Column("speaker", Text, nullable=False),
-    Column("text", Text, nullable=False),
+    sa.Column("at", sa.BigInteger, nullable=False),
+    sa.Column("speaker", sa.Text, nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
     # A JSON array, sorted.
-    Column("taint", Text, nullable=False),
-    Column("provenance", Text, nullable=False),
+    sa.Column("taint", sa.Text, nullable=False),
+    sa.Column("provenance", sa.Text, nullable=False),
     # The numbers of its words in their order, 32 bits each, the lowest byte first.
-    Column("terms", LargeBinary, nullable=False),
-    Column("signs", Integer, nullable=False),
+    sa.Column("terms", sa.LargeBinary, nullable=False),
+    sa.Column("signs", sa.Integer, nullable=False),
     # Of which embedder the vector is; "" where there is none yet.
-    Column("fingerprint", Text, nullable=False),
+    sa.Column("fingerprint", sa.Text, nullable=False),
     # A signed byte for each number.
-    Column("vector", LargeBinary, nullable=True),
-    Index("memory_turn_by_message", "scope", "message", "part", unique=True),
-    Index("memory_turn_by_stamp", "scope", "stamp"),
-    Index("memory_turn_by_turn", "turn"),
-    Index("memory_turn_by_session", "session"),
-    Index("memory_turn_by_fingerprint", "fingerprint", "at"),
+    sa.Column("vector", sa.LargeBinary, nullable=True),
+    sa.Index("memory_turn_by_message", "scope", "message", "part", unique=True),
+    sa.Index("memory_turn_by_stamp", "scope", "stamp"),
+    sa.Index("memory_turn_by_turn", "turn"),
+    sa.Index("memory_turn_by_session", "session"),
+    sa.Index("memory_turn_by_fingerprint", "fingerprint", "at"),
 )
 
-SCOPES = Table(
+SCOPES = sa.Table(
     "memory_scope",
     METADATA,
-    Column("scope", Text, primary_key=True),
+    sa.Column("scope", sa.Text, primary_key=True),
     # Grows with every change of the scope's rows.
-    Column("version", BigInteger, nullable=False),
+    sa.Column("version", sa.BigInteger, nullable=False),
     # The version at which rows were last taken away.
-    Column("removed", BigInteger, nullable=False),
+    sa.Column("removed", sa.BigInteger, nullable=False),
     # The place of the next row.
-    Column("next", BigInteger, nullable=False),
+    sa.Column("next", sa.BigInteger, nullable=False),
 )
 
-CURSORS = Table(
+CURSORS = sa.Table(
     "memory_cursor",
     METADATA,
-    Column("name", Text, primary_key=True),
-    Column("cursor", Text, nullable=False),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("cursor", sa.Text, nullable=False),
     # Grows when something is forgotten: what was read before is to be read again.
-    Column("version", BigInteger, nullable=False),
+    sa.Column("version", sa.BigInteger, nullable=False),
 )
 
 # -- facts and notes ------------------------------------------------------------------
 
 # SQLite counts rows by itself only where the key is an INTEGER.
-_NUMBER = BigInteger().with_variant(Integer, "sqlite")
+_NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
-FACTS = Table(
+FACTS = sa.Table(
     "memory_fact",
     METADATA,
-    Column("number", _NUMBER, primary_key=True, autoincrement=True),
-    Column("id", Text, nullable=False),
-    Column("scope", Text, nullable=False),
+    sa.Column("number", _NUMBER, primary_key=True, autoincrement=True),
+    sa.Column("id", sa.Text, nullable=False),
+    sa.Column("scope", sa.Text, nullable=False),
     # "fact", or "note": a text that was kept as it is.
-    Column("kind", Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
     # The subject as it is compared (`luna`, `user`, `user/sister` for one whose name nobody said),
     # and as it is shown. "" of a note.
-    Column("subject", Text, nullable=False),
-    Column("subject_name", Text, nullable=False),
-    Column("relation", Text, nullable=False),
+    sa.Column("subject", sa.Text, nullable=False),
+    sa.Column("subject_name", sa.Text, nullable=False),
+    sa.Column("relation", sa.Text, nullable=False),
     # The value as it is compared, and as it is shown. Of a note: a digest of its folded text.
-    Column("object", Text, nullable=False),
-    Column("value", Text, nullable=False),
-    Column("text", Text, nullable=False),
+    sa.Column("object", sa.Text, nullable=False),
+    sa.Column("value", sa.Text, nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
     # Of a note: the text as parts of words are looked for in it; "" of a fact.
-    Column("folded", Text, nullable=False),
-    Column("confidence", Float, nullable=False),
+    sa.Column("folded", sa.Text, nullable=False),
+    sa.Column("confidence", sa.Float, nullable=False),
     # Of the source that it was learned from first; all of them stand in `memory_fact_source`.
-    Column("speaker", Text, nullable=False),
-    Column("provenance", Text, nullable=False),
+    sa.Column("speaker", sa.Text, nullable=False),
+    sa.Column("provenance", sa.Text, nullable=False),
     # A JSON array, sorted: the taint of all sources.
-    Column("taint", Text, nullable=False),
-    Column("session", Text, nullable=False),
-    Column("turn", Text, nullable=False),
+    sa.Column("taint", sa.Text, nullable=False),
+    sa.Column("session", sa.Text, nullable=False),
+    sa.Column("turn", sa.Text, nullable=False),
     # Times are ISO 8601 in UTC with microseconds: one form, which sorts as text.
     # When it held; null where nobody said, or where it goes on.
-    Column("valid_from", Text),
-    Column("valid_to", Text),
+    sa.Column("valid_from", sa.Text),
+    sa.Column("valid_to", sa.Text),
     # When it was learned, and since when it is not what is known any more.
-    Column("learned", Text, nullable=False),
-    Column("superseded", Text),
+    sa.Column("learned", sa.Text, nullable=False),
+    sa.Column("superseded", sa.Text),
     # Why: `changed`, it held until then; `corrected`, it never did; `confirmed`, a better source
     # said the same and has a row of its own; `over`, it had ended before. And the message that
     # said so, with its turn and session.
-    Column("ending", Text),
-    Column("ended_by", Text),
-    Column("ended_turn", Text),
-    Column("ended_session", Text),
-    Index("memory_fact_by_id", "scope", "id", unique=True),
-    Index("memory_fact_by_subject", "scope", "subject", "relation", "number"),
-    Index("memory_fact_by_latest", "scope", "subject", "number"),
-    Index("memory_fact_by_object", "scope", "object", "number"),
-    Index("memory_fact_by_ending", "scope", "ended_by"),
-    Index("memory_fact_by_ending_turn", "scope", "ended_turn"),
-    Index("memory_fact_by_ending_session", "scope", "ended_session"),
-    Index("memory_fact_by_session", "scope", "session", "number"),
+    sa.Column("ending", sa.Text),
+    sa.Column("ended_by", sa.Text),
+    sa.Column("ended_turn", sa.Text),
+    sa.Column("ended_session", sa.Text),
+    sa.Index("memory_fact_by_id", "scope", "id", unique=True),
+    sa.Index("memory_fact_by_subject", "scope", "subject", "relation", "number"),
+    sa.Index("memory_fact_by_latest", "scope", "subject", "number"),
+    sa.Index("memory_fact_by_object", "scope", "object", "number"),
+    sa.Index("memory_fact_by_ending", "scope", "ended_by"),
+    sa.Index("memory_fact_by_ending_turn", "scope", "ended_turn"),
+    sa.Index("memory_fact_by_ending_session", "scope", "ended_session"),
+    sa.Index("memory_fact_by_session", "scope", "session", "number"),
     sqlite_autoincrement=True,
 )
 
-SOURCES = Table(
+SOURCES = sa.Table(
     "memory_fact_source",
     METADATA,
-    Column("fact", _NUMBER, primary_key=True, autoincrement=False),
+    sa.Column("fact", _NUMBER, primary_key=True, autoincrement=False),
     # The message that said so.
-    Column("said", Text, primary_key=True),
-    Column("scope", Text, nullable=False),
-    Column("session", Text, nullable=False),
-    Column("turn", Text, nullable=False),
-    Column("at", Text, nullable=False),
-    Column("speaker", Text, nullable=False),
-    Column("provenance", Text, nullable=False),
-    Column("taint", Text, nullable=False),
-    Column("confidence", Float, nullable=False),
-    Index("memory_fact_source_by_message", "scope", "said"),
-    Index("memory_fact_source_by_turn", "scope", "turn"),
-    Index("memory_fact_source_by_session", "scope", "session"),
+    sa.Column("said", sa.Text, primary_key=True),
+    sa.Column("scope", sa.Text, nullable=False),
+    sa.Column("session", sa.Text, nullable=False),
+    sa.Column("turn", sa.Text, nullable=False),
+    sa.Column("at", sa.Text, nullable=False),
+    sa.Column("speaker", sa.Text, nullable=False),
+    sa.Column("provenance", sa.Text, nullable=False),
+    sa.Column("taint", sa.Text, nullable=False),
+    sa.Column("confidence", sa.Float, nullable=False),
+    sa.Index("memory_fact_source_by_message", "scope", "said"),
+    sa.Index("memory_fact_source_by_turn", "scope", "turn"),
+    sa.Index("memory_fact_source_by_session", "scope", "session"),
 )
 
-WORDS = Table(
+WORDS = sa.Table(
     "memory_fact_word",
     METADATA,
-    Column("scope", Text, primary_key=True),
-    Column("word", Text, primary_key=True),
-    Column("fact", _NUMBER, primary_key=True, autoincrement=False),
-    Index("memory_fact_word_by_fact", "fact"),
+    sa.Column("scope", sa.Text, primary_key=True),
+    sa.Column("word", sa.Text, primary_key=True),
+    sa.Column("fact", _NUMBER, primary_key=True, autoincrement=False),
+    sa.Index("memory_fact_word_by_fact", "fact"),
     sqlite_with_rowid=False,
 )

@@ -8,21 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    DateTime,
-    Integer,
-    Interval,
-    MetaData,
-    and_,
-    func,
-    insert,
-    literal,
-    or_,
-    select,
-    update,
-)
+import sqlalchemy as sa
 
 from hookgate import Principal, Store, new_id
 from hookgate.builtin_plugins.schedules.operations import RunRow
@@ -45,7 +31,7 @@ ORDER = "schedules"
 """Where its writes come among the functions that change shared rows."""
 
 SCRIPTS = Path(__file__).parent / "migrations"
-METADATA = MetaData(info={"complete": True})
+METADATA = sa.MetaData(info={"complete": True})
 
 
 class Schedule(Record):
@@ -70,8 +56,8 @@ class Run(Record, RunRow):  # type: ignore[misc]  # whose settings are a dict ea
 
     schedule: str = Field(primary_key=True)
     planned: str = Field(primary_key=True)
-    count: int = Field(default=1, sa_type=Integer)
-    attempt: int = Field(default=1, sa_type=Integer)
+    count: int = Field(default=1, sa_type=sa.Integer)
+    attempt: int = Field(default=1, sa_type=sa.Integer)
     gateway: str = ""
     until: datetime | None = None
     """Until when its gateway is believed to run it where gateways share the database."""
@@ -81,7 +67,7 @@ SCHEDULES, RUNS = Schedule.table, Run.table
 _TRIM = Trim((RUNS.c.planned,), (RUNS.c.schedule,), RUNS.c.state != "running")
 
 # The one clock that all gateways on a database share.
-_NOW = func.clock_timestamp(type_=DateTime(timezone=True))
+_NOW = sa.func.clock_timestamp(type_=sa.DateTime(timezone=True))
 
 
 def written(moment: datetime) -> str:
@@ -110,11 +96,11 @@ class Book:
     async def begin(self, name: str, plan: str, now: datetime) -> datetime:
         """Make a schedule known; return up to where it is settled. A new plan begins now."""
         fresh = dict(Schedule(name=name, plan=plan, cursor=written(now), missed=0))
-        other = and_(SCHEDULES.c.name == name, SCHEDULES.c.plan != plan)
+        other = sa.and_(SCHEDULES.c.name == name, SCHEDULES.c.plan != plan)
 
-        def work(connection: Connection) -> str:
+        def work(connection: sa.Connection) -> str:
             insert_new(connection, SCHEDULES, fresh)
-            changed = update(SCHEDULES).where(other)
+            changed = sa.update(SCHEDULES).where(other)
             connection.execute(changed.values(plan=plan, cursor=fresh["cursor"]))
             return _cursor(name, connection)
 
@@ -127,7 +113,7 @@ class Book:
     async def put_back(self, name: str, now: datetime) -> None:
         """Have a schedule whose cursor lies ahead begin anew at `now`."""
         at = written(now)
-        ahead = update(SCHEDULES).where(SCHEDULES.c.name == name, SCHEDULES.c.cursor > at)
+        ahead = sa.update(SCHEDULES).where(SCHEDULES.c.name == name, SCHEDULES.c.cursor > at)
         await self._write(lambda c: c.execute(ahead.values(cursor=at)).rowcount)
 
     async def settle(
@@ -170,9 +156,9 @@ class Book:
         cursor: str,
         missed: Run | None,
         run: Run | None,
-        connection: Connection,
+        connection: sa.Connection,
     ) -> str:
-        moved = update(SCHEDULES).where(SCHEDULES.c.name == name, SCHEDULES.c.cursor == seen)
+        moved = sa.update(SCHEDULES).where(SCHEDULES.c.name == name, SCHEDULES.c.cursor == seen)
         count = missed.count if missed else 0
         values = {"cursor": cursor, "missed": SCHEDULES.c.missed + count}
         if not connection.execute(moved.values(values)).rowcount:
@@ -183,7 +169,7 @@ class Book:
         _forget(connection, name)
         return "run" if taken else ""
 
-    def _claim(self, connection: Connection, run: Run) -> bool:
+    def _claim(self, connection: sa.Connection, run: Run) -> bool:
         row = dict(run)
         if run.state == "running":
             if going := self._going(connection, run.schedule):
@@ -199,11 +185,11 @@ class Book:
         at = written(now)
         run = dict(Run(schedule=name, planned=at, first=at, by=by.id, started=at))
 
-        def work(connection: Connection) -> bool:
+        def work(connection: sa.Connection) -> bool:
             _hold(connection, name)
             if self._going(connection, name):
                 return False
-            connection.execute(insert(RUNS).values(run | self._held()))
+            connection.execute(sa.insert(RUNS).values(run | self._held()))
             return True
 
         return await self._write(work)
@@ -213,8 +199,8 @@ class Book:
     async def beat(self, keys: Collection[tuple[str, datetime]]) -> set[tuple[str, datetime]]:
         """Be heard of; return which of these runs are still this gateway's."""
 
-        def work(connection: Connection) -> set[tuple[str, datetime]]:
-            lease = update(RUNS).values(until=self._lease())
+        def work(connection: sa.Connection) -> set[tuple[str, datetime]]:
+            lease = sa.update(RUNS).values(until=self._lease())
             return {
                 key for key in keys if connection.execute(lease.where(self._mine(*key))).rowcount
             }
@@ -223,9 +209,9 @@ class Book:
 
     async def end(self, name: str, planned: datetime, values: Mapping[str, Any]) -> bool:
         """Write what became of a run; False where another gateway has given it up."""
-        ended = update(RUNS).where(self._mine(name, planned)).values(dict(values))
+        ended = sa.update(RUNS).where(self._mine(name, planned)).values(dict(values))
 
-        def work(connection: Connection) -> bool:
+        def work(connection: sa.Connection) -> bool:
             there = connection.execute(ended).rowcount
             _forget(connection, name)
             return bool(there)
@@ -235,7 +221,7 @@ class Book:
     async def interrupt(self, now: datetime) -> Sequence[tuple[str, str]]:
         """Give up the runs whose gateway has stopped; return schedule and time of each."""
         given_up = (
-            update(RUNS)
+            sa.update(RUNS)
             .where(RUNS.c.state == "running", ~self._lives())
             .values(
                 state="interrupted",
@@ -253,9 +239,9 @@ class Book:
         found = await self._write(partial(self._again, name, written(now)))
         return None if found is None else datetime.fromisoformat(found)
 
-    def _again(self, name: str, now: str, connection: Connection) -> str | None:
+    def _again(self, name: str, now: str, connection: sa.Connection) -> str | None:
         _hold(connection, name)
-        rows = select(RUNS.c.planned, RUNS.c.state, RUNS.c.attempt).where(
+        rows = sa.select(RUNS.c.planned, RUNS.c.state, RUNS.c.attempt).where(
             RUNS.c.schedule == name, RUNS.c.by == "clock", RUNS.c.state.not_in(IDLE)
         )
         row = connection.execute(rows.order_by(RUNS.c.planned.desc()).limit(1)).one_or_none()
@@ -263,23 +249,23 @@ class Book:
             return None
         if self._going(connection, name):
             return None
-        mine = and_(
+        mine = sa.and_(
             RUNS.c.schedule == name,
             RUNS.c.planned == row.planned,
             RUNS.c.state == "interrupted",
             RUNS.c.attempt == row.attempt,
         )
         begun = {"state": "running", "attempt": row.attempt + 1, "started": now, "ended": ""}
-        taken = update(RUNS).where(mine).values({**begun, "note": "", **self._held()})
+        taken = sa.update(RUNS).where(mine).values({**begun, "note": "", **self._held()})
         return row.planned if connection.execute(taken).rowcount else None
 
     async def rows(self, name: str, most: int) -> tuple[Sequence[RunRow], int]:
         """Return the newest rows of a schedule, and how many runs were missed in all."""
-        shown = select(*(RUNS.c[column] for column in RunRow.model_fields))
+        shown = sa.select(*(RUNS.c[column] for column in RunRow.model_fields))
         newest = shown.where(RUNS.c.schedule == name).order_by(RUNS.c.planned.desc()).limit(most)
-        missed = select(SCHEDULES.c.missed).where(SCHEDULES.c.name == name)
+        missed = sa.select(SCHEDULES.c.missed).where(SCHEDULES.c.name == name)
 
-        def work(connection: Connection) -> tuple[Sequence[RunRow], int]:
+        def work(connection: sa.Connection) -> tuple[Sequence[RunRow], int]:
             rows = [RunRow(**row) for row in connection.execute(newest).mappings()]
             return rows, int(connection.execute(missed).scalar() or 0)
 
@@ -287,25 +273,25 @@ class Book:
 
     # -- within ------------------------------------------------------------
 
-    async def _write(self, work: Callable[[Connection], T]) -> T:
+    async def _write(self, work: Callable[[sa.Connection], T]) -> T:
         return await self._store.write(work, order=ORDER)
 
-    def _going(self, connection: Connection, name: str) -> str | None:
+    def _going(self, connection: sa.Connection, name: str) -> str | None:
         """Return when the run was due that is still going, if one is."""
-        running = and_(RUNS.c.schedule == name, RUNS.c.state == "running", self._lives())
-        return connection.execute(select(RUNS.c.planned).where(running).limit(1)).scalar()
+        running = sa.and_(RUNS.c.schedule == name, RUNS.c.state == "running", self._lives())
+        return connection.execute(sa.select(RUNS.c.planned).where(running).limit(1)).scalar()
 
-    def _mine(self, name: str, planned: datetime) -> ColumnElement[bool]:
-        return and_(
+    def _mine(self, name: str, planned: datetime) -> sa.ColumnElement[bool]:
+        return sa.and_(
             RUNS.c.schedule == name,
             RUNS.c.planned == written(planned),
             RUNS.c.gateway == self.gateway,
             RUNS.c.state == "running",
         )
 
-    def _lives(self) -> ColumnElement[bool]:
+    def _lives(self) -> sa.ColumnElement[bool]:
         mine = RUNS.c.gateway == self.gateway
-        return or_(mine, RUNS.c.until > _NOW) if self.shared else mine
+        return sa.or_(mine, RUNS.c.until > _NOW) if self.shared else mine
 
     def _held(self) -> dict[str, Any]:
         return {"gateway": self.gateway, "until": self._lease()}
@@ -313,21 +299,21 @@ class Book:
     def _lease(self) -> Any:
         if not self.shared:
             return None
-        return _NOW + literal(timedelta(seconds=LEASE_SECONDS), type_=Interval)
+        return _NOW + sa.literal(timedelta(seconds=LEASE_SECONDS), type_=sa.Interval)
 
 
-def _cursor(name: str, connection: Connection) -> str:
-    found = select(SCHEDULES.c.cursor).where(SCHEDULES.c.name == name)
+def _cursor(name: str, connection: sa.Connection) -> str:
+    found = sa.select(SCHEDULES.c.cursor).where(SCHEDULES.c.name == name)
     return str(connection.execute(found).scalar_one())
 
 
-def _hold(connection: Connection, name: str) -> None:
+def _hold(connection: sa.Connection, name: str) -> None:
     """Have all that decides who runs a schedule happen one after the other."""
-    row = update(SCHEDULES).where(SCHEDULES.c.name == name)
+    row = sa.update(SCHEDULES).where(SCHEDULES.c.name == name)
     connection.execute(row.values(plan=SCHEDULES.c.plan))
 
 
-def _forget(connection: Connection, name: str) -> None:
+def _forget(connection: sa.Connection, name: str) -> None:
     _TRIM(connection, KEPT, name)
 
 

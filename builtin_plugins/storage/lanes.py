@@ -17,20 +17,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import (
-    Connection,
-    DateTime,
-    Interval,
-    bindparam,
-    case,
-    delete,
-    func,
-    literal,
-    or_,
-    select,
-    tuple_,
-    update,
-)
+import sqlalchemy as sa
 
 from hookgate import (
     Conversations,
@@ -79,19 +66,19 @@ FORGOTTEN = timedelta(hours=1)
 """A lane that nobody has wanted for so long leaves no row."""
 
 # The one clock that all gateways on a database share. `now()` is when the transaction began.
-_NOW = func.clock_timestamp(type_=DateTime(timezone=True))
+_NOW = sa.func.clock_timestamp(type_=sa.DateTime(timezone=True))
 _ROW = LANE_ROWS.c
-_IN = _ROW.session.in_(bindparam("sessions", expanding=True))
+_IN = _ROW.session.in_(sa.bindparam("sessions", expanding=True))
 
 
 def _later(seconds: float) -> ColumnElement[Any]:
-    return _NOW + literal(timedelta(seconds=seconds), type_=Interval)
+    return _NOW + sa.literal(timedelta(seconds=seconds), type_=sa.Interval)
 
 
-_LOOK = select(_ROW.session, _ROW.holder, _ROW.wanted, (_ROW.until <= _NOW).label("over")).where(
+_LOOK = sa.select(_ROW.session, _ROW.holder, _ROW.wanted, (_ROW.until <= _NOW).label("over")).where(
     _IN
 )
-_WHOSE = select(_ROW.session, _ROW.holder, _ROW.epoch, _ROW.wanted).where(_IN)
+_WHOSE = sa.select(_ROW.session, _ROW.holder, _ROW.epoch, _ROW.wanted).where(_IN)
 _CHECK = _WHOSE.order_by(_ROW.session).with_for_update()
 
 
@@ -125,7 +112,7 @@ class Held:
         return self.session, self.holder, self.epoch
 
 
-def check_lanes(connection: Connection, fences: Iterable[Fence]) -> set[int]:
+def check_lanes(connection: sa.Connection, fences: Iterable[Fence]) -> set[int]:
     """Hold fences against the rows of their lanes, which nobody takes until the commit.
 
     Returns:
@@ -373,7 +360,7 @@ class SqlLanes:
 # no two gateways wait for each other in a circle, whatever else their writes lock.
 
 
-def _take_all(connection: Connection, *, sessions: Sequence[str], holder: str) -> dict[str, int]:
+def _take_all(connection: sa.Connection, *, sessions: Sequence[str], holder: str) -> dict[str, int]:
     """Take of `sessions`, which are sorted, what is free; say of the others that they are wanted.
 
     Returns:
@@ -391,7 +378,7 @@ def _take_all(connection: Connection, *, sessions: Sequence[str], holder: str) -
         held = [one for one in sessions if one in rows and one not in taken]
         if wanted := [one for one in held if not rows[one].wanted]:
             free = _locked(_ROW.session.in_(wanted))
-            ask = update(LANE_ROWS).where(_ROW.session.in_(free), _ROW.wanted == "")
+            ask = sa.update(LANE_ROWS).where(_ROW.session.in_(free), _ROW.wanted == "")
             connection.execute(ask.values(wanted=holder))
     return taken
 
@@ -402,30 +389,30 @@ def _taking(insert: Any, session: str, holder: str) -> Any:
     return row.on_conflict_do_update(
         index_elements=[_ROW.session],
         set_={"epoch": _ROW.epoch + 1, "holder": holder, "until": until, "wanted": ""},
-        where=or_(_ROW.until <= _NOW, _ROW.holder == holder),
+        where=sa.or_(_ROW.until <= _NOW, _ROW.holder == holder),
     ).returning(_ROW.epoch)
 
 
-def _give_back_all(connection: Connection, *, lanes: Sequence[Held]) -> None:
+def _give_back_all(connection: sa.Connection, *, lanes: Sequence[Held]) -> None:
     """Free lanes, or hand them to the gateways that have asked for them."""
-    until = case((_ROW.wanted == "", _NOW), else_=_later(RESERVED_SECONDS))
-    mine = tuple_(_ROW.session, _ROW.holder, _ROW.epoch).in_([lane.key for lane in lanes])
-    free = select(_ROW.session).where(mine).order_by(_ROW.session).with_for_update()
-    give = update(LANE_ROWS).where(_ROW.session.in_(free.scalar_subquery()), mine)
+    until = sa.case((_ROW.wanted == "", _NOW), else_=_later(RESERVED_SECONDS))
+    mine = sa.tuple_(_ROW.session, _ROW.holder, _ROW.epoch).in_([lane.key for lane in lanes])
+    free = sa.select(_ROW.session).where(mine).order_by(_ROW.session).with_for_update()
+    give = sa.update(LANE_ROWS).where(_ROW.session.in_(free.scalar_subquery()), mine)
     with connection.begin():
         connection.execute(give.values(holder=_ROW.wanted, until=until, wanted=""))
 
 
 def _renew_all(
-    connection: Connection, *, lanes: Sequence[Held], prune: bool
+    connection: sa.Connection, *, lanes: Sequence[Held], prune: bool
 ) -> tuple[set[str], dict[str, tuple[str, str, int]]]:
     """Renew lanes; return the sessions of those that were, and what the rows of all have now."""
     renewed: set[str] = set()
     seen: dict[str, tuple[str, str, int]] = {}
     with connection.begin():
         if lanes:
-            mine = tuple_(_ROW.session, _ROW.holder, _ROW.epoch).in_([one.key for one in lanes])
-            more = update(LANE_ROWS).where(_ROW.session.in_(_locked(mine)), mine)
+            mine = sa.tuple_(_ROW.session, _ROW.holder, _ROW.epoch).in_([one.key for one in lanes])
+            more = sa.update(LANE_ROWS).where(_ROW.session.in_(_locked(mine)), mine)
             done = connection.execute(
                 more.values(until=_later(TERM_SECONDS)).returning(_ROW.session)
             )
@@ -433,12 +420,12 @@ def _renew_all(
             rows = connection.execute(_WHOSE, {"sessions": [one.session for one in lanes]})
             seen = {row.session: (row.session, row.holder, row.epoch) for row in rows}
         if prune:
-            old = _locked(_ROW.until < _NOW - literal(FORGOTTEN, type_=Interval))
-            connection.execute(delete(LANE_ROWS).where(_ROW.session.in_(old)))
+            old = _locked(_ROW.until < _NOW - sa.literal(FORGOTTEN, type_=sa.Interval))
+            connection.execute(sa.delete(LANE_ROWS).where(_ROW.session.in_(old)))
     return renewed, seen
 
 
 def _locked(which: ColumnElement[bool]) -> Any:
     """Return the query of the sessions of rows that nobody else holds now; they are held."""
-    rows = select(_ROW.session).where(which).order_by(_ROW.session)
+    rows = sa.select(_ROW.session).where(which).order_by(_ROW.session)
     return rows.with_for_update(skip_locked=True).scalar_subquery()

@@ -16,20 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import (
-    Column,
-    Connection,
-    MetaData,
-    PrimaryKeyConstraint,
-    String,
-    Table,
-    column,
-    insert,
-    inspect,
-    select,
-    table,
-    update,
-)
+import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from hookgate import HookgateError, StartError
@@ -47,7 +34,7 @@ _ALEMBIC = threading.Lock()
 """Alembic hands ``op`` to scripts through a global of its module: one migration at a time,
 even where two gateways run in one process. This is the only state that they share."""
 
-_seen = table("storage_scripts", column("plugin"), column("digest"), column("version"))
+_seen = sa.table("storage_scripts", sa.column("plugin"), sa.column("digest"), sa.column("version"))
 """Which scripts a plugin's tables were last brought up to date with. Where nothing has
 changed since, a start needs neither Alembic (0.2 s to import) nor the scripts."""
 
@@ -71,7 +58,7 @@ class PluginTables:
     """
 
     plugin: str
-    metadata: MetaData
+    metadata: sa.MetaData
     scripts: Path
 
     def __post_init__(self) -> None:
@@ -100,7 +87,7 @@ class PluginTables:
             digest.update(f"{script.name}\0{len(content)}\0".encode() + content)
         return digest.hexdigest()
 
-    def whole_head(self, connection: Connection) -> str:
+    def whole_head(self, connection: sa.Connection) -> str:
         """Return the revision of tables that are made as the metadata says, at once.
 
         "" where the scripts are to run: they know more than the metadata, or there are tables
@@ -108,7 +95,7 @@ class PluginTables:
         """
         if not self.metadata.info.get("complete") or connection.dialect.name != "sqlite":
             return ""
-        there = set(inspect(connection).get_table_names())
+        there = set(sa.inspect(connection).get_table_names())
         before = self.metadata.info.get("instead_of", ())
         if not there.isdisjoint((*self.metadata.tables, *before)):
             return ""
@@ -137,7 +124,9 @@ class TableStatus:
         return self.version == self.head or not self.head
 
 
-def upgrade(connection: Connection, tables: PluginTables, *, allowed: bool = True) -> TableStatus:
+def upgrade(
+    connection: sa.Connection, tables: PluginTables, *, allowed: bool = True
+) -> TableStatus:
     """Bring a plugin's tables up to date, in one transaction of its own.
 
     Args:
@@ -179,14 +168,14 @@ def upgrade(connection: Connection, tables: PluginTables, *, allowed: bool = Tru
         return found
 
 
-def status(connection: Connection, tables: PluginTables) -> TableStatus:
+def status(connection: sa.Connection, tables: PluginTables) -> TableStatus:
     """Return how far a plugin's tables are; changes nothing."""
     return _compare(tables, _scripts(tables), _version(connection, tables.version_table))
 
 
-def version_tables(connection: Connection, known: Collection[str]) -> list[TableStatus]:
+def version_tables(connection: sa.Connection, known: Collection[str]) -> list[TableStatus]:
     """Return the tables of plugins that are not `known` here: disabled or uninstalled ones."""
-    names = inspect(connection).get_table_names()
+    names = sa.inspect(connection).get_table_names()
     plugins = sorted(name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX))
     return [
         TableStatus(plugin=plugin, version=_version(connection, PREFIX + plugin), head="")
@@ -225,18 +214,20 @@ def _refuse_newer(found: TableStatus, script: ScriptDirectory) -> None:
         )
 
 
-def _make_whole(connection: Connection, tables: PluginTables, head: str) -> None:
+def _make_whole(connection: sa.Connection, tables: PluginTables, head: str) -> None:
     """Make new tables as they are in the end: the scripts take ten times as long, and Alembic."""
     tables.metadata.create_all(connection, checkfirst=False)
     name = tables.version_table
-    number = Column("version_num", String(32), nullable=False)
-    versions = Table(name, MetaData(), number, PrimaryKeyConstraint(number, name=f"{name}_pkc"))
+    number = sa.Column("version_num", sa.String(32), nullable=False)
+    versions = sa.Table(
+        name, sa.MetaData(), number, sa.PrimaryKeyConstraint(number, name=f"{name}_pkc")
+    )
     versions.create(connection)
-    connection.execute(insert(versions).values(version_num=head))
+    connection.execute(sa.insert(versions).values(version_num=head))
 
 
 def _run_scripts(
-    connection: Connection, tables: PluginTables, script: ScriptDirectory, found: TableStatus
+    connection: sa.Connection, tables: PluginTables, script: ScriptDirectory, found: TableStatus
 ) -> None:
     from alembic.operations import Operations
     from alembic.runtime.migration import MigrationContext, RevisionStep
@@ -274,7 +265,7 @@ def _run_scripts(
         ) from error
 
 
-def _check_tables(connection: Connection, tables: PluginTables) -> None:
+def _check_tables(connection: sa.Connection, tables: PluginTables) -> None:
     """Raise where a table is not there as the code knows it."""
     written = connection.dialect.identifier_preparer
     for each in tables.metadata.sorted_tables:
@@ -294,31 +285,31 @@ def _check_tables(connection: Connection, tables: PluginTables) -> None:
             ) from error
 
 
-def _version(connection: Connection, name: str) -> str:
-    if not inspect(connection).has_table(name):
+def _version(connection: sa.Connection, name: str) -> str:
+    if not sa.inspect(connection).has_table(name):
         return ""
-    found = connection.execute(select(table(name, column("version_num")))).scalars()
+    found = connection.execute(sa.select(sa.table(name, sa.column("version_num")))).scalars()
     return ",".join(sorted(found))
 
 
-def _seen_with(connection: Connection, plugin: str) -> tuple[str, str] | None:
-    if not inspect(connection).has_table(_seen.name):
+def _seen_with(connection: sa.Connection, plugin: str) -> tuple[str, str] | None:
+    if not sa.inspect(connection).has_table(_seen.name):
         return None
     row = connection.execute(
-        select(_seen.c.digest, _seen.c.version).where(_seen.c.plugin == plugin)
+        sa.select(_seen.c.digest, _seen.c.version).where(_seen.c.plugin == plugin)
     ).one_or_none()
     return None if row is None else (row.digest, row.version)
 
 
-def _remember(connection: Connection, plugin: str, digest: str, version: str) -> None:
+def _remember(connection: sa.Connection, plugin: str, digest: str, version: str) -> None:
     values = {"digest": digest, "version": version}
-    done = connection.execute(update(_seen).where(_seen.c.plugin == plugin).values(values))
+    done = connection.execute(sa.update(_seen).where(_seen.c.plugin == plugin).values(values))
     if done.rowcount == 0:
-        connection.execute(insert(_seen).values(plugin=plugin, **values))
+        connection.execute(sa.insert(_seen).values(plugin=plugin, **values))
 
 
 @contextmanager
-def _foreign_keys_off(connection: Connection) -> Iterator[None]:
+def _foreign_keys_off(connection: sa.Connection) -> Iterator[None]:
     """Switch SQLite's foreign keys off, which it allows outside of transactions only.
 
     A migration that makes a table anew would else delete what refers to the former one
@@ -336,14 +327,14 @@ def _foreign_keys_off(connection: Connection) -> Iterator[None]:
         driver.execute("PRAGMA foreign_keys=ON")
 
 
-def _check_foreign_keys(connection: Connection) -> None:
+def _check_foreign_keys(connection: sa.Connection) -> None:
     if connection.dialect.name == "sqlite":
         broken = connection.exec_driver_sql("PRAGMA foreign_key_check").first()
         if broken is not None:
             raise ValueError(f"a row of table {broken[0]!r} refers to a row that is not there")
 
 
-def _one_gateway_at_a_time(connection: Connection) -> None:
+def _one_gateway_at_a_time(connection: sa.Connection) -> None:
     # On SQLite, the lock file and BEGIN IMMEDIATE see to that.
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")

@@ -10,19 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Literal
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    DateTime,
-    Interval,
-    bindparam,
-    delete,
-    func,
-    insert,
-    literal,
-    select,
-    update,
-)
+import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 from structlog.typing import FilteringBoundLogger
 
@@ -53,7 +41,7 @@ KEPT = timedelta(days=30)
 """How long it is known what became of a question."""
 
 # The one clock that all gateways on a database share. `now()` is when the group of writes began.
-_NOW = func.clock_timestamp(type_=DateTime(timezone=True))
+_NOW = sa.func.clock_timestamp(type_=sa.DateTime(timezone=True))
 
 _ID = QUESTION_ROWS.c.id
 _WAITS = QUESTION_ROWS.c.state == "waiting"
@@ -66,8 +54,8 @@ _SETTLED = (
     QUESTION_ROWS.c.answered_by,
     QUESTION_ROWS.c.why,
 )
-_OUTCOMES = select(*_SETTLED).where(
-    _ID.in_(bindparam("ids", expanding=True)), QUESTION_ROWS.c.state != "waiting"
+_OUTCOMES = sa.select(*_SETTLED).where(
+    _ID.in_(sa.bindparam("ids", expanding=True)), QUESTION_ROWS.c.state != "waiting"
 )
 
 
@@ -116,8 +104,8 @@ class SqlQuestions:
         settled: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
         row = _row(replace(question, owner=self.owner))
 
-        def work(connection: Connection) -> None:
-            connection.execute(insert(QUESTION_ROWS).values(row))
+        def work(connection: sa.Connection) -> None:
+            connection.execute(sa.insert(QUESTION_ROWS).values(row))
             self._beat(connection)
 
         # There, and listened for, before others can see it: an answer may come at once.
@@ -145,9 +133,9 @@ class SqlQuestions:
     ) -> Settled:
         """End a question, if nobody has answered it first; return what became of it."""
 
-        def work(connection: Connection) -> Settled:
+        def work(connection: sa.Connection) -> Settled:
             ended = _WAITS & (_ID.in_((question_id,)))
-            connection.execute(update(QUESTION_ROWS).where(ended).values(state=state, why=why))
+            connection.execute(sa.update(QUESTION_ROWS).where(ended).values(state=state, why=why))
             rows = _taken(connection, [question_id])
             return _settled(rows[0]) if rows else Settled(state=state, why=why)
 
@@ -164,18 +152,18 @@ class SqlQuestions:
         """End the questions whose asker has stopped, and forget what is over for long."""
         forgotten = self._clock.now() - KEPT
 
-        def work(connection: Connection) -> list[Question]:
+        def work(connection: sa.Connection) -> list[Question]:
             ended = connection.execute(
-                update(QUESTION_ROWS)
+                sa.update(QUESTION_ROWS)
                 .where(_WAITS, ~self._asker_runs())
                 .values(state="expired", why=STOPPED)
                 .returning(*_ROW)
             ).all()
             old = (QUESTION_ROWS.c.state != "waiting") & (QUESTION_ROWS.c.asked < forgotten)
-            connection.execute(delete(QUESTION_ROWS).where(old))
+            connection.execute(sa.delete(QUESTION_ROWS).where(old))
             if self._store.shared:
                 over = ASKERS.c.until < _NOW
-                connection.execute(delete(ASKERS).where(over))
+                connection.execute(sa.delete(ASKERS).where(over))
             return [_question(row) for row in ended]
 
         found = await self._store.write(work)
@@ -199,9 +187,9 @@ class SqlQuestions:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
         if self._store.shared and self._following is not None:
-            mine = delete(ASKERS).where(ASKERS.c.owner == self.owner)
+            mine = sa.delete(ASKERS).where(ASKERS.c.owner == self.owner)
 
-            def work(connection: Connection) -> None:
+            def work(connection: sa.Connection) -> None:
                 connection.execute(mine)
 
             try:
@@ -214,8 +202,8 @@ class SqlQuestions:
     async def find(self, question_id: str) -> Question | None:
         """Return a question that waits, and whose asker runs."""
 
-        def work(connection: Connection) -> Question | None:
-            query = select(*_ROW).where(_WAITS, _ID.in_((question_id,)), self._asker_runs())
+        def work(connection: sa.Connection) -> Question | None:
+            query = sa.select(*_ROW).where(_WAITS, _ID.in_((question_id,)), self._asker_runs())
             row = connection.execute(query).one_or_none()
             return None if row is None else _question(row)
 
@@ -226,7 +214,7 @@ class SqlQuestions:
     async def waiting(self, principal: Principal) -> Sequence[Question]:
         """Return the questions at addresses that `principal` may claim, the oldest first."""
         query = (
-            select(*_ROW)
+            sa.select(*_ROW)
             .where(_WAITS, self._asker_runs())
             .order_by(QUESTION_ROWS.c.asked, QUESTION_ROWS.c.id)
         )
@@ -241,7 +229,7 @@ class SqlQuestions:
         value: Any,
         *,
         by: str,
-        also: Callable[[Connection | None], None] | None = None,
+        also: Callable[[sa.Connection | None], None] | None = None,
     ) -> bool:
         """Answer a question; False where it does not wait any more.
 
@@ -254,7 +242,7 @@ class SqlQuestions:
         question.check(value)
         own = question.owner == self.owner
         first = (
-            update(QUESTION_ROWS)
+            sa.update(QUESTION_ROWS)
             .where(_WAITS, _ID.in_((question_id,)), self._asker_runs())
             .values(
                 state="answered",
@@ -264,7 +252,7 @@ class SqlQuestions:
             )
         )
 
-        def work(connection: Connection) -> bool:
+        def work(connection: sa.Connection) -> bool:
             counts = bool(connection.execute(first).rowcount)
             if counts and also is not None:
                 also(connection)
@@ -297,7 +285,7 @@ class SqlQuestions:
                 return
             await asyncio.sleep(POLL_SECONDS / 2)
         unheard = _UNHEARD & (_ID.in_((question_id,)))
-        taken_back = update(QUESTION_ROWS).where(unheard).values(state="withdrawn", why=STOPPED)
+        taken_back = sa.update(QUESTION_ROWS).where(unheard).values(state="withdrawn", why=STOPPED)
         if await self._store.write(lambda c: bool(c.execute(taken_back).rowcount)):
             raise TurnError(
                 f"{STOPPED}, or cannot be reached, so nobody acts on the answer to "
@@ -308,15 +296,15 @@ class SqlQuestions:
 
     # -- within ------------------------------------------------------------
 
-    def _asker_runs(self) -> ColumnElement[bool]:
+    def _asker_runs(self) -> sa.ColumnElement[bool]:
         if not self._store.shared:
-            return QUESTION_ROWS.c.owner == literal(self.owner)
-        running = select(ASKERS.c.owner).where(ASKERS.c.until > _NOW)
+            return QUESTION_ROWS.c.owner == sa.literal(self.owner)
+        running = sa.select(ASKERS.c.owner).where(ASKERS.c.until > _NOW)
         return QUESTION_ROWS.c.owner.in_(running)
 
-    def _beat(self, connection: Connection) -> None:
+    def _beat(self, connection: sa.Connection) -> None:
         if self._store.shared:
-            until = _NOW + literal(timedelta(seconds=LEASE_SECONDS), type_=Interval)
+            until = _NOW + sa.literal(timedelta(seconds=LEASE_SECONDS), type_=sa.Interval)
             lease = insert_of(connection)(ASKERS).values(owner=self.owner, until=until)
             connection.execute(
                 lease.on_conflict_do_update(
@@ -351,14 +339,14 @@ class SqlQuestions:
             waiting.set_result(settled)
 
 
-def _outcomes(connection: Connection, ids: Sequence[str]) -> Sequence[Any]:
+def _outcomes(connection: sa.Connection, ids: Sequence[str]) -> Sequence[Any]:
     return connection.execute(_OUTCOMES, {"ids": ids}).all()
 
 
-def _taken(connection: Connection, ids: Sequence[str]) -> Sequence[Any]:
+def _taken(connection: sa.Connection, ids: Sequence[str]) -> Sequence[Any]:
     """Mark answers as heard, and return what became of the questions with them."""
     unheard = _UNHEARD & _ID.in_(ids)
-    connection.execute(update(QUESTION_ROWS).where(unheard).values(why=HEARD))
+    connection.execute(sa.update(QUESTION_ROWS).where(unheard).values(why=HEARD))
     return _outcomes(connection, ids)
 
 

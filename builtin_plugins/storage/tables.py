@@ -10,32 +10,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Connection,
-    DateTime,
-    Dialect,
-    Index,
-    Integer,
-    Table,
-    Text,
-    TypeDecorator,
-    event,
-    insert,
-)
+import sqlalchemy as sa
 from sqlalchemy.orm import registry
 from sqlmodel import Field, SQLModel
 
 SCRIPTS = Path(__file__).parent / "migrations"
 
 
-class UtcTime(TypeDecorator[datetime]):
+class UtcTime(sa.TypeDecorator[datetime]):
     """A time in UTC: aware times only go in, and aware times come out."""
 
-    impl = DateTime(timezone=True)
+    impl = sa.DateTime(timezone=True)
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
         """Return what is stored; SQLite has no time zones and keeps the digits."""
         if value is None:
             return None
@@ -43,7 +31,7 @@ class UtcTime(TypeDecorator[datetime]):
             raise ValueError(f"found the time {value} without a zone: expected one in UTC")
         return value.astimezone(UTC)
 
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+    def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
         """Return what was stored, aware."""
         if value is None or value.tzinfo is not None:
             return value
@@ -72,16 +60,16 @@ class SessionRow(StorageModel, table=True):
     """
 
     __tablename__ = "storage_sessions"
-    __table_args__ = (Index("storage_sessions_by_updated", "updated"),)
+    __table_args__ = (sa.Index("storage_sessions_by_updated", "updated"),)
 
-    session: str = Field(primary_key=True, sa_type=Text)
-    fence: int = Field(sa_type=BigInteger)
-    messages: int = Field(sa_type=Integer)
-    turns: int = Field(sa_type=Integer)
-    last_turn: str = Field(sa_type=Text)
+    session: str = Field(primary_key=True, sa_type=sa.Text)
+    fence: int = Field(sa_type=sa.BigInteger)
+    messages: int = Field(sa_type=sa.Integer)
+    turns: int = Field(sa_type=sa.Integer)
+    last_turn: str = Field(sa_type=sa.Text)
     updated: datetime = Field(sa_type=UtcTime)
-    taint: str = Field(sa_type=Text, sa_column_kwargs={"server_default": "[]"})
-    forgotten: int = Field(sa_type=Integer, sa_column_kwargs={"server_default": "0"})
+    taint: str = Field(sa_type=sa.Text, sa_column_kwargs={"server_default": "[]"})
+    forgotten: int = Field(sa_type=sa.Integer, sa_column_kwargs={"server_default": "0"})
 
 
 class MessageRow(StorageModel, table=True):
@@ -100,17 +88,17 @@ class MessageRow(StorageModel, table=True):
     """
 
     __tablename__ = "storage_messages"
-    __table_args__ = (Index("storage_messages_by_position", "position", unique=True),)
+    __table_args__ = (sa.Index("storage_messages_by_position", "position", unique=True),)
 
-    session: str = Field(primary_key=True, sa_type=Text)
-    turn_number: int = Field(primary_key=True, sa_type=Integer)
-    seq: int = Field(primary_key=True, sa_type=Integer)
-    turn: str = Field(sa_type=Text)
-    role: str = Field(sa_type=Text)
-    taint: str = Field(sa_type=Text)
-    body: str = Field(sa_type=Text)
+    session: str = Field(primary_key=True, sa_type=sa.Text)
+    turn_number: int = Field(primary_key=True, sa_type=sa.Integer)
+    seq: int = Field(primary_key=True, sa_type=sa.Integer)
+    turn: str = Field(sa_type=sa.Text)
+    role: str = Field(sa_type=sa.Text)
+    taint: str = Field(sa_type=sa.Text)
+    body: str = Field(sa_type=sa.Text)
     created: datetime = Field(sa_type=UtcTime)
-    position: int = Field(sa_type=BigInteger, sa_column_kwargs={"server_default": "0"})
+    position: int = Field(sa_type=sa.BigInteger, sa_column_kwargs={"server_default": "0"})
 
 
 class PositionRow(StorageModel, table=True):
@@ -127,8 +115,8 @@ class PositionRow(StorageModel, table=True):
 
     __tablename__ = "storage_positions"
 
-    name: str = Field(primary_key=True, sa_type=Text)
-    last: int = Field(sa_type=BigInteger)
+    name: str = Field(primary_key=True, sa_type=sa.Text)
+    last: int = Field(sa_type=sa.BigInteger)
 
 
 class SwitchRow(StorageModel, table=True):
@@ -142,9 +130,9 @@ class SwitchRow(StorageModel, table=True):
 
     __tablename__ = "storage_switches"
 
-    name: str = Field(primary_key=True, sa_type=Text)
-    value: str = Field(sa_type=Text)
-    version: int = Field(sa_type=BigInteger)
+    name: str = Field(primary_key=True, sa_type=sa.Text)
+    value: str = Field(sa_type=sa.Text)
+    version: int = Field(sa_type=sa.BigInteger)
 
 
 class QuestionRow(StorageModel, table=True):
@@ -163,17 +151,17 @@ class QuestionRow(StorageModel, table=True):
     """
 
     __tablename__ = "storage_questions"
-    __table_args__ = (Index("storage_questions_by_state", "state", "asked"),)
+    __table_args__ = (sa.Index("storage_questions_by_state", "state", "asked"),)
 
-    id: str = Field(primary_key=True, sa_type=Text)
-    state: str = Field(sa_type=Text)
-    owner: str = Field(sa_type=Text)
-    subject: str = Field(sa_type=Text)
-    body: str = Field(sa_type=Text)
+    id: str = Field(primary_key=True, sa_type=sa.Text)
+    state: str = Field(sa_type=sa.Text)
+    owner: str = Field(sa_type=sa.Text)
+    subject: str = Field(sa_type=sa.Text)
+    body: str = Field(sa_type=sa.Text)
     asked: datetime = Field(sa_type=UtcTime)
-    answer: str = Field(sa_type=Text)
-    answered_by: str = Field(sa_type=Text)
-    why: str = Field(sa_type=Text)
+    answer: str = Field(sa_type=sa.Text)
+    answered_by: str = Field(sa_type=sa.Text)
+    why: str = Field(sa_type=sa.Text)
 
 
 class AskerRow(StorageModel, table=True):
@@ -186,7 +174,7 @@ class AskerRow(StorageModel, table=True):
 
     __tablename__ = "storage_askers"
 
-    owner: str = Field(primary_key=True, sa_type=Text)
+    owner: str = Field(primary_key=True, sa_type=sa.Text)
     until: datetime = Field(sa_type=UtcTime)
 
 
@@ -203,11 +191,11 @@ class LaneRow(StorageModel, table=True):
 
     __tablename__ = "storage_lanes"
 
-    session: str = Field(primary_key=True, sa_type=Text)
-    epoch: int = Field(sa_type=BigInteger)
-    holder: str = Field(sa_type=Text)
+    session: str = Field(primary_key=True, sa_type=sa.Text)
+    epoch: int = Field(sa_type=sa.BigInteger)
+    holder: str = Field(sa_type=sa.Text)
     until: datetime = Field(sa_type=UtcTime)
-    wanted: str = Field(sa_type=Text)
+    wanted: str = Field(sa_type=sa.Text)
 
 
 class ScriptsRow(StorageModel, table=True):
@@ -221,13 +209,13 @@ class ScriptsRow(StorageModel, table=True):
 
     __tablename__ = "storage_scripts"
 
-    plugin: str = Field(primary_key=True, sa_type=Text)
-    digest: str = Field(sa_type=Text)
-    version: str = Field(sa_type=Text)
+    plugin: str = Field(primary_key=True, sa_type=sa.Text)
+    digest: str = Field(sa_type=sa.Text)
+    version: str = Field(sa_type=sa.Text)
 
 
-def _table(model: Any) -> Table:
-    found: Table = model.__table__
+def _table(model: Any) -> sa.Table:
+    found: sa.Table = model.__table__
     return found
 
 
@@ -242,7 +230,7 @@ ASKERS = _table(AskerRow)
 LANE_ROWS = _table(LaneRow)
 
 
-@event.listens_for(POSITIONS, "after_create")
-def _begin(table: Table, connection: Connection, **_: Any) -> None:
+@sa.event.listens_for(POSITIONS, "after_create")
+def _begin(table: sa.Table, connection: sa.Connection, **_: Any) -> None:
     """Begin to count, as the migration does that looks for messages which are there already."""
-    connection.execute(insert(table).values(name="messages", last=0))
+    connection.execute(sa.insert(table).values(name="messages", last=0))

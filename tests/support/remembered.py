@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import pluggy
 import pytest
+import sqlalchemy
 from pydantic import BaseModel
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
@@ -29,7 +30,7 @@ from hookgate.builtin_plugins.storage.engine import sqlite
 from hookgate.builtin_plugins.storage.migrate import PluginTables
 from hookgate.core.plugins import loader
 from hookgate.core.plugins.checks import Manager
-from hookgate.kit import records, tooling
+from hookgate.kit import tooling
 from hookgate.kit.content.documents import DocumentReading
 from hookgate.kit.functions.signatures import Signature
 
@@ -58,7 +59,7 @@ def statements() -> Iterator[None]:
         return type(one) is type(other)
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (records, sqlite):
+        for module in (sqlalchemy, sqlite):
             patch.setattr(module, "create_engine", made)
         patch.setattr(SQLiteDialect, "__eq__", same)
         patch.setattr(SQLiteDialect, "__hash__", lambda one: hash(type(one)))

@@ -7,19 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    and_,
-    delete,
-    exists,
-    false,
-    func,
-    insert,
-    or_,
-    select,
-    update,
-)
+import sqlalchemy as sa
 
 from hookgate import Address, Choice, Content, Store, new_id
 from hookgate.builtin_plugins.channels.book.events import Leases, Positions
@@ -79,13 +67,13 @@ class Deliveries:
         self._leases = leases
         self._positions = Positions(leases.clock)
 
-    def adding(self, deliveries: Sequence[Delivery]) -> Callable[[Connection], None]:
+    def adding(self, deliveries: Sequence[Delivery]) -> Callable[[sa.Connection], None]:
         """Return what writes deliveries, in their order, in the transaction that it is handed."""
         rows = [self._row(one) for one in deliveries]
 
-        def work(connection: Connection) -> None:
+        def work(connection: sa.Connection) -> None:
             if rows:
-                connection.execute(insert(DELIVERIES), rows)
+                connection.execute(sa.insert(DELIVERIES), rows)
 
         return work
 
@@ -134,18 +122,18 @@ class Deliveries:
             StoreError: It cannot be read.
         """
         row, other = DELIVERIES.c, DELIVERIES.alias()
-        before = exists().where(
+        before = sa.exists().where(
             other.c.channel == row.channel,
             other.c.state == "waiting",
             other.c.account == row.account,
             other.c.peer == row.peer,
             other.c.position < row.position,
         )
-        mine = and_(row.channel == channel, WAITING, row.owner == self._leases.gateway, ~before)
+        mine = sa.and_(row.channel == channel, WAITING, row.owner == self._leases.gateway, ~before)
         if busy:
-            taken = or_(*(and_(row.account == one, row.peer == two) for one, two in busy))
-            mine = and_(mine, ~taken)
-        query = select(DELIVERIES).where(mine).order_by(row.due, row.position).limit(limit)
+            taken = sa.or_(*(sa.and_(row.account == one, row.peer == two) for one, two in busy))
+            mine = sa.and_(mine, ~taken)
+        query = sa.select(DELIVERIES).where(mine).order_by(row.due, row.position).limit(limit)
         rows = await self._store.read(lambda connection: connection.execute(query).all())
         return [_delivery(one) for one in rows]
 
@@ -153,8 +141,8 @@ class Deliveries:
         """Whether anything of this gateway's waits for what another one has to say before it."""
         if not self._store.shared:
             return False
-        mine = and_(WAITING, DELIVERIES.c.owner == self._leases.gateway)
-        query = select(DELIVERIES.c.id).where(DELIVERIES.c.channel == channel, mine).limit(1)
+        mine = sa.and_(WAITING, DELIVERIES.c.owner == self._leases.gateway)
+        query = sa.select(DELIVERIES.c.id).where(DELIVERIES.c.channel == channel, mine).limit(1)
         return (
             await self._store.read(lambda connection: connection.execute(query).first()) is not None
         )
@@ -162,7 +150,7 @@ class Deliveries:
     async def waits(self, address: Address) -> bool:
         """Whether anything is still to be sent to a peer."""
         row = DELIVERIES.c
-        query = select(row.id).where(
+        query = sa.select(row.id).where(
             row.channel == address.channel,
             WAITING,
             row.account == address.account,
@@ -174,7 +162,7 @@ class Deliveries:
 
     async def sent(self, delivery_id: str) -> None:
         """Forget what was sent."""
-        this = delete(DELIVERIES).where(DELIVERIES.c.id == delivery_id)
+        this = sa.delete(DELIVERIES).where(DELIVERIES.c.id == delivery_id)
         await self._store.write(lambda connection: bool(connection.execute(this).rowcount))
 
     async def again(self, one: Delivery, *, due: int, error: str, anew: bool = False) -> None:
@@ -188,48 +176,48 @@ class Deliveries:
         """
         values: dict[str, Any] = {"attempts": one.attempts + 1, "due": due, "error": error}
 
-        def work(connection: Connection) -> None:
+        def work(connection: sa.Connection) -> None:
             this = DELIVERIES.c.id == one.id
             if anew:
-                text = connection.execute(select(DELIVERIES.c.body).where(this)).scalar()
+                text = connection.execute(sa.select(DELIVERIES.c.body).where(this)).scalar()
                 if text is not None:
                     values["body"] = json.dumps({**json.loads(text), "edits": ""})
-            connection.execute(update(DELIVERIES).where(this).values(**values))
+            connection.execute(sa.update(DELIVERIES).where(this).values(**values))
 
         await self._store.write(work)
 
     async def die(self, one: Delivery, error: str) -> None:
         """Put a delivery, and what is said behind it in one go, with the dead letters."""
         address = one.address
-        these = or_(
+        these = sa.or_(
             DELIVERIES.c.id == one.id,
             _said_with(one.batch, address.channel, address.account, address.peer),
         )
-        dead = update(DELIVERIES).where(WAITING, these)
+        dead = sa.update(DELIVERIES).where(WAITING, these)
 
-        def work(connection: Connection) -> None:
+        def work(connection: sa.Connection) -> None:
             connection.execute(dead.values(state="dead", error=error))
-            this = update(DELIVERIES).where(DELIVERIES.c.id == one.id)
+            this = sa.update(DELIVERIES).where(DELIVERIES.c.id == one.id)
             connection.execute(this.values(attempts=one.attempts + 1))
 
         await self._store.write(work)
 
     async def take_over(self, channels: Collection[str]) -> int:
         """Take over what gateways that have stopped have left; return how many."""
-        left = and_(
+        left = sa.and_(
             WAITING,
             DELIVERIES.c.channel.in_(list(channels)),
             DELIVERIES.c.owner != self._leases.gateway,
             DELIVERIES.c.owner.not_in(self._leases.running()),
         )
-        mine = update(DELIVERIES).where(left).values(owner=self._leases.gateway)
+        mine = sa.update(DELIVERIES).where(left).values(owner=self._leases.gateway)
         return await self._store.write(lambda connection: connection.execute(mine).rowcount)
 
     # -- dead letters ------------------------------------------------------
 
     async def dead(self, channel: str, limit: int) -> list[Delivery]:
         """Return dead letters, the oldest first; of one channel, or of all."""
-        query = select(DELIVERIES).where(DEAD, _of(channel)).order_by(DELIVERIES.c.position)
+        query = sa.select(DELIVERIES).where(DEAD, _of(channel)).order_by(DELIVERIES.c.position)
         rows = await self._store.read(
             lambda connection: connection.execute(query.limit(limit)).all()
         )
@@ -243,15 +231,15 @@ class Deliveries:
             delivery_id: One letter, with those that were said with it; "" for all.
         """
 
-        def work(connection: Connection) -> list[str]:
-            these = and_(DEAD, _of(channel))
+        def work(connection: sa.Connection) -> list[str]:
+            these = sa.and_(DEAD, _of(channel))
             if delivery_id:
                 letter, this = DELIVERIES.c, DELIVERIES.c.id == delivery_id
-                said = select(letter.batch, letter.channel, letter.account, letter.peer)
+                said = sa.select(letter.batch, letter.channel, letter.account, letter.peer)
                 one = connection.execute(said.where(these, this)).first()
-                with_it = false() if one is None else _said_with(*one)
-                these = and_(these, or_(this, with_it))
-            found = select(DELIVERIES.c.id, DELIVERIES.c.channel).where(these)
+                with_it = sa.false() if one is None else _said_with(*one)
+                these = sa.and_(these, sa.or_(this, with_it))
+            found = sa.select(DELIVERIES.c.id, DELIVERIES.c.channel).where(these)
             rows = connection.execute(found.order_by(DELIVERIES.c.position)).all()
             for row in rows:
                 # Behind what waits now: it was not said when it was its turn.
@@ -264,7 +252,7 @@ class Deliveries:
                     "expires": 0,
                 }
                 this = DELIVERIES.c.id == row.id
-                connection.execute(update(DELIVERIES).where(this).values(**values))
+                connection.execute(sa.update(DELIVERIES).where(this).values(**values))
             return [row.channel for row in rows]
 
         return await self._store.write(work)
@@ -272,32 +260,32 @@ class Deliveries:
     async def prune(self, most: int) -> None:
         """Forget the oldest dead letters beyond `most`."""
 
-        def work(connection: Connection) -> None:
-            newest = select(DELIVERIES.c.position).where(DEAD)
+        def work(connection: sa.Connection) -> None:
+            newest = sa.select(DELIVERIES.c.position).where(DEAD)
             edge = connection.execute(
                 newest.order_by(DELIVERIES.c.position.desc()).offset(most).limit(1)
             ).scalar()
             if edge is not None:
-                connection.execute(delete(DELIVERIES).where(DEAD, DELIVERIES.c.position <= edge))
+                connection.execute(sa.delete(DELIVERIES).where(DEAD, DELIVERIES.c.position <= edge))
 
         await self._store.write(work)
 
     async def counts(self) -> dict[tuple[str, str], int]:
         """Return how many deliveries there are, by channel and state."""
         row = DELIVERIES.c
-        query = select(row.channel, row.state, func.count()).group_by(row.channel, row.state)
+        query = sa.select(row.channel, row.state, sa.func.count()).group_by(row.channel, row.state)
         rows = await self._store.read(lambda connection: connection.execute(query).all())
         return {(one[0], one[1]): one[2] for one in rows}
 
 
-def _said_with(batch: str, channel: str, account: str, peer: str) -> ColumnElement[bool]:
+def _said_with(batch: str, channel: str, account: str, peer: str) -> sa.ColumnElement[bool]:
     """Return what is said to one peer in one go; the name of a batch is a platform's id."""
     row = DELIVERIES.c
-    whom = and_(row.channel == channel, row.account == account, row.peer == peer)
-    return and_(row.batch == batch, row.batch != "", whom)
+    whom = sa.and_(row.channel == channel, row.account == account, row.peer == peer)
+    return sa.and_(row.batch == batch, row.batch != "", whom)
 
 
-def _of(channel: str) -> ColumnElement[bool]:
+def _of(channel: str) -> sa.ColumnElement[bool]:
     return DELIVERIES.c.channel == channel if channel else DELIVERIES.c.channel != ""
 
 

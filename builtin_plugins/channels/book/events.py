@@ -8,18 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Select,
-    and_,
-    delete,
-    func,
-    or_,
-    select,
-    tuple_,
-    update,
-)
+import sqlalchemy as sa
 
 from hookgate import Clock, Image, ReceivedMessage, Store
 from hookgate.builtin_plugins.channels.book.tables import CURSORS, EVENTS, LEASES, TURNS
@@ -60,7 +49,7 @@ class Leases:
             StoreError: That cannot be written.
         """
 
-        def work(connection: Connection) -> set[str]:
+        def work(connection: sa.Connection) -> set[str]:
             names = (self._own, *sorted(self.held))
             return {name for name in names if not self._take(connection, name)}
 
@@ -81,34 +70,34 @@ class Leases:
             StoreError: That cannot be written.
         """
 
-        def work(connection: Connection) -> None:
-            connection.execute(delete(LEASES).where(LEASES.c.holder == self.gateway))
+        def work(connection: sa.Connection) -> None:
+            connection.execute(sa.delete(LEASES).where(LEASES.c.holder == self.gateway))
 
         await self._store.write(work)
 
-    def holds(self, connection: Connection, name: str) -> bool:
+    def holds(self, connection: sa.Connection, name: str) -> bool:
         """Whether this gateway holds a lease, for a transaction that depends on it."""
-        mine = select(LEASES.c.name).where(
+        mine = sa.select(LEASES.c.name).where(
             LEASES.c.name == name, LEASES.c.holder == self.gateway, LEASES.c.until > self._now
         )
         return connection.execute(mine.with_for_update()).first() is not None
 
-    def running(self) -> Select[tuple[str]]:
+    def running(self) -> sa.Select[tuple[str]]:
         """Return the query of the ids of the gateways that run; of a store of its own: this one."""
         if not self._store.shared:
-            return select(LEASES.c.holder).where(LEASES.c.holder == self.gateway)
-        gateways: ColumnElement[bool] = LEASES.c.name.startswith("gateway:", autoescape=True)
-        return select(LEASES.c.holder).where(gateways, LEASES.c.until > self._now)
+            return sa.select(LEASES.c.holder).where(LEASES.c.holder == self.gateway)
+        gateways: sa.ColumnElement[bool] = LEASES.c.name.startswith("gateway:", autoescape=True)
+        return sa.select(LEASES.c.holder).where(gateways, LEASES.c.until > self._now)
 
-    def _take(self, connection: Connection, name: str) -> bool:
+    def _take(self, connection: sa.Connection, name: str) -> bool:
         now = self._now
         row = {"name": name, "holder": self.gateway, "until": now + int(LEASE_SECONDS * 1000)}
         if insert_new(connection, LEASES, row):
             return True
         free = LEASES.c.until <= now if self._store.shared else LEASES.c.holder != self.gateway
         taken = connection.execute(
-            update(LEASES)
-            .where(LEASES.c.name == name, or_(LEASES.c.holder == self.gateway, free))
+            sa.update(LEASES)
+            .where(LEASES.c.name == name, sa.or_(LEASES.c.holder == self.gateway, free))
             .values(holder=row["holder"], until=row["until"])
         )
         return bool(taken.rowcount)
@@ -213,7 +202,7 @@ class Events:
         """
         rows = [self._row(channel, one, event_key(channel, one) in done) for one in messages]
 
-        def work(connection: Connection) -> list[ReceivedMessage]:
+        def work(connection: sa.Connection) -> list[ReceivedMessage]:
             if lease and not self._leases.holds(connection, lease):
                 raise LostLeaseError
             before = self._known_before(connection, channel, messages)
@@ -226,7 +215,7 @@ class Events:
                 row = {"channel": channel, "cursor": cursor}
                 if not insert_new(connection, CURSORS, row):
                     at = CURSORS.c.channel == channel
-                    connection.execute(update(CURSORS).where(at).values(cursor=cursor))
+                    connection.execute(sa.update(CURSORS).where(at).values(cursor=cursor))
             return fresh
 
         return await self._store.write(work)
@@ -246,7 +235,7 @@ class Events:
         }
 
     def _known_before(
-        self, connection: Connection, channel: str, messages: Sequence[ReceivedMessage]
+        self, connection: sa.Connection, channel: str, messages: Sequence[ReceivedMessage]
     ) -> Collection[str]:
         """Return the ids of messages that came when accounts were not kept, to whichever it was.
 
@@ -254,7 +243,7 @@ class Events:
         """
         if not self._unplaced or not messages:
             return ()
-        old = select(EVENTS.c.id).where(EVENTS.c.account == "")
+        old = sa.select(EVENTS.c.id).where(EVENTS.c.account == "")
         if connection.execute(old.limit(1)).first() is None:
             self._unplaced = False
             return ()
@@ -263,7 +252,7 @@ class Events:
 
     async def cursor(self, channel: str) -> str:
         """Return where the next poll begins; "" at the very beginning."""
-        query = select(CURSORS.c.cursor).where(CURSORS.c.channel == channel)
+        query = sa.select(CURSORS.c.cursor).where(CURSORS.c.channel == channel)
         found = await self._store.read(lambda connection: connection.execute(query).scalar())
         return str(found or "")
 
@@ -290,10 +279,10 @@ class Events:
         """
         if not self._store.shared:
             return messages[0], True
-        waiting = and_(EVENTS.c.channel == channel, EVENTS.c.state == "waiting")
+        waiting = sa.and_(EVENTS.c.channel == channel, EVENTS.c.state == "waiting")
         own = {message.id: message for message in messages}
         here = EVENTS.c.conversation == _conversation(messages[0])
-        first = select(EVENTS.c.id, EVENTS.c.owner).where(waiting, here)
+        first = sa.select(EVENTS.c.id, EVENTS.c.owner).where(waiting, here)
         query = first.order_by(EVENTS.c.position).limit(1)
         row = await self._store.read(lambda connection: connection.execute(query).first())
         if row is None:
@@ -310,8 +299,8 @@ class Events:
         """
         if not self._store.shared:
             return True
-        mine = and_(EVENTS.c.state == "waiting", EVENTS.c.owner == self._leases.gateway)
-        query = select(EVENTS.c.id).where(_is(event), mine)
+        mine = sa.and_(EVENTS.c.state == "waiting", EVENTS.c.owner == self._leases.gateway)
+        query = sa.select(EVENTS.c.id).where(_is(event), mine)
         return bool(await self._store.read(lambda connection: connection.execute(query).first()))
 
     def begun(self, event: EventKey, turn: str, session: str) -> asyncio.Future[None]:
@@ -323,7 +312,7 @@ class Events:
 
     async def shown(self, turn: str, message_id: str) -> None:
         """Keep the id of the message that shows the answer while it is written."""
-        live = update(TURNS).where(TURNS.c.turn == turn).values(live=message_id)
+        live = sa.update(TURNS).where(TURNS.c.turn == turn).values(live=message_id)
         await self._store.write(lambda connection: bool(connection.execute(live).rowcount))
 
     async def finish(
@@ -331,7 +320,7 @@ class Events:
         event: EventKey,
         *,
         answer: str = "",
-        also: Callable[[Connection], None] = lambda _: None,
+        also: Callable[[sa.Connection], None] = lambda _: None,
     ) -> None:
         """Let an event be done; `also` writes what is to be said, in the same transaction.
 
@@ -339,11 +328,11 @@ class Events:
             StoreError: Nothing was written.
         """
 
-        def work(connection: Connection) -> None:
-            still = update(EVENTS).where(_is(event), EVENTS.c.state == "waiting")
+        def work(connection: sa.Connection) -> None:
+            still = sa.update(EVENTS).where(_is(event), EVENTS.c.state == "waiting")
             if connection.execute(still.values(state="done", message="", answer=answer)).rowcount:
                 also(connection)
-            connection.execute(delete(TURNS).where(_answers(event)))
+            connection.execute(sa.delete(TURNS).where(_answers(event)))
 
         await self._store.write(work)
 
@@ -359,8 +348,8 @@ class Events:
         """
         row = EVENTS.c
         # Of the event itself, or of one of its id whose account was not kept.
-        this = or_(_is(event), _is((event[0], "", event[2])))
-        query = select(row.peer, row.state, row.answer).where(this).order_by(row.account.desc())
+        this = sa.or_(_is(event), _is((event[0], "", event[2])))
+        query = sa.select(row.peer, row.state, row.answer).where(this).order_by(row.account.desc())
         found = await self._store.read(lambda connection: connection.execute(query).first())
         if found is None:
             return None
@@ -377,21 +366,21 @@ class Events:
             StoreError: It cannot be read or written.
         """
 
-        def work(connection: Connection) -> list[Left]:
-            left = and_(
+        def work(connection: sa.Connection) -> list[Left]:
+            left = sa.and_(
                 EVENTS.c.state == "waiting",
                 EVENTS.c.channel.in_(list(channels)),
                 EVENTS.c.owner != self._leases.gateway,
                 EVENTS.c.owner.not_in(self._leases.running()),
             )
-            query = select(EVENTS).where(left).order_by(EVENTS.c.position).limit(limit)
+            query = sa.select(EVENTS).where(left).order_by(EVENTS.c.position).limit(limit)
             found = []
             for row in connection.execute(query.with_for_update(skip_locked=True)).all():
                 this = _is((row.channel, row.account, row.id))
                 message = _from_json(row.message)
                 mine = {"owner": self._leases.gateway, "conversation": _conversation(message)}
-                connection.execute(update(EVENTS).where(this).values(**mine))
-                turns = select(TURNS).where(_answers((row.channel, row.account, row.id)))
+                connection.execute(sa.update(EVENTS).where(this).values(**mine))
+                turns = sa.select(TURNS).where(_answers((row.channel, row.account, row.id)))
                 begun = tuple(
                     (one.turn, one.session, one.live) for one in connection.execute(turns).all()
                 )
@@ -409,11 +398,11 @@ class Events:
             StoreError: They cannot be deleted.
         """
 
-        def work(connection: Connection) -> None:
-            for (channel,) in connection.execute(select(EVENTS.c.channel).distinct()).all():
+        def work(connection: sa.Connection) -> None:
+            for (channel,) in connection.execute(sa.select(EVENTS.c.channel).distinct()).all():
                 mine = EVENTS.c.channel == channel
                 newest = (
-                    select(EVENTS.c.position)
+                    sa.select(EVENTS.c.position)
                     .where(mine)
                     .order_by(EVENTS.c.position.desc())
                     .offset(most)
@@ -422,18 +411,18 @@ class Events:
                 edge = max(before, connection.execute(newest).scalar() or 0)
                 names = (EVENTS.c.account, EVENTS.c.id)
                 old = (
-                    select(*names)
+                    sa.select(*names)
                     .where(mine, EVENTS.c.state == "done", EVENTS.c.position <= edge)
                     .limit(PRUNED)
                 )
-                connection.execute(delete(EVENTS).where(mine, tuple_(*names).in_(old)))
+                connection.execute(sa.delete(EVENTS).where(mine, sa.tuple_(*names).in_(old)))
 
         await self._store.write(work)
 
     async def counts(self) -> dict[str, int]:
         """Return how many events of each channel wait for their turn."""
         query = (
-            select(EVENTS.c.channel, func.count())
+            sa.select(EVENTS.c.channel, sa.func.count())
             .where(EVENTS.c.state == "waiting")
             .group_by(EVENTS.c.channel)
         )
@@ -441,14 +430,14 @@ class Events:
         return {row[0]: row[1] for row in rows}
 
 
-def _is(event: EventKey) -> ColumnElement[bool]:
+def _is(event: EventKey) -> sa.ColumnElement[bool]:
     row = EVENTS.c
-    return and_(row.channel == event[0], row.account == event[1], row.id == event[2])
+    return sa.and_(row.channel == event[0], row.account == event[1], row.id == event[2])
 
 
-def _answers(event: EventKey) -> ColumnElement[bool]:
+def _answers(event: EventKey) -> sa.ColumnElement[bool]:
     row = TURNS.c
-    return and_(row.channel == event[0], row.account == event[1], row.event == event[2])
+    return sa.and_(row.channel == event[0], row.account == event[1], row.event == event[2])
 
 
 def _conversation(message: ReceivedMessage) -> str:

@@ -5,19 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, get_type_hints
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Connection,
-    Index,
-    Integer,
-    Table,
-    Text,
-    bindparam,
-    func,
-    select,
-)
+import sqlalchemy as sa
 
 from hookgate.builtin_plugins.metering.calls import COUNTS, TALLIES, WORDS, LedgerRow
 from hookgate.builtin_plugins.metering.tables.budgets import METADATA, WINDOWS
@@ -32,54 +20,59 @@ MOST_IN_MEMORY = 10_000
 MOST_WINDOWS_IN_MEMORY = 100_000
 """So many windows of budgets are kept then, those that were used last."""
 
-_TYPES: Mapping[Any, Any] = {str: Text, int: BigInteger, bool: Boolean, int | None: BigInteger}
+_TYPES: Mapping[Any, Any] = {
+    str: sa.Text,
+    int: sa.BigInteger,
+    bool: sa.Boolean,
+    int | None: sa.BigInteger,
+}
 _SMALL = ("attempt", "iteration")
 
 
-def _of_call() -> Iterator[Column[Any]]:
+def _of_call() -> Iterator[sa.Column[Any]]:
     """Yield a column for each field of a call, and for each of its usage."""
     kinds = get_type_hints(LedgerRow)
     del kinds["usage"]
     for name, kind in {**kinds, "reported": bool, **dict.fromkeys(COUNTS, int)}.items():
-        yield Column(
+        yield sa.Column(
             name,
-            Integer if name in _SMALL else _TYPES[kind],
+            sa.Integer if name in _SMALL else _TYPES[kind],
             primary_key=name == "id",
             nullable=kind == int | None,
             server_default=LedgerRow._field_defaults.get(name),
         )
 
 
-CALLS = Table(
+CALLS = sa.Table(
     "metering_call",
     METADATA,
     *_of_call(),
     # One writer for each start of a gateway; `seq` counts from 1 within it. A row keeps its number
     # however often it is tried, so a number that is missing is still to come, or never will.
-    Column("writer", Text, nullable=False),
-    Column("seq", BigInteger, nullable=False),
-    Index("metering_call_by_place", "writer", "seq", unique=True),
-    Index("metering_call_by_session", "session", "at"),
+    sa.Column("writer", sa.Text, nullable=False),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.Index("metering_call_by_place", "writer", "seq", unique=True),
+    sa.Index("metering_call_by_session", "session", "at"),
 )
 
-MARKS = Table(
+MARKS = sa.Table(
     "metering_mark",
     METADATA,
-    Column("writer", Text, primary_key=True),
+    sa.Column("writer", sa.Text, primary_key=True),
     # All rows of the writer up to this one are in the sums.
-    Column("seq", BigInteger, nullable=False),
+    sa.Column("seq", sa.BigInteger, nullable=False),
 )
 
 
-def _sums(name: str, *words: str) -> Table:
-    return Table(
+def _sums(name: str, *words: str) -> sa.Table:
+    return sa.Table(
         name,
         METADATA,
         # A digest of the words: they are too long for the key of an index together.
-        Column("id", Text, primary_key=True),
-        *(Column(word, Text, nullable=False) for word in (*words, "provider", "model")),
-        *(Column(sum_, BigInteger, nullable=False) for sum_ in (*COUNTS, *TALLIES, *MONEY)),
-        Index(f"{name}_by_day", "day"),
+        sa.Column("id", sa.Text, primary_key=True),
+        *(sa.Column(word, sa.Text, nullable=False) for word in (*words, "provider", "model")),
+        *(sa.Column(sum_, sa.BigInteger, nullable=False) for sum_ in (*COUNTS, *TALLIES, *MONEY)),
+        sa.Index(f"{name}_by_day", "day"),
     )
 
 
@@ -87,10 +80,10 @@ DAYS = _sums("metering_day", "day", *WORDS)
 """Sums by day. Sessions are left out of them: there are many."""
 
 SESSION_DAYS = _sums("metering_session_day", "day", "session", *WORDS)
-Index("metering_session_day_by_session", SESSION_DAYS.c.session, SESSION_DAYS.c.day)
+sa.Index("metering_session_day_by_session", SESSION_DAYS.c.session, SESSION_DAYS.c.day)
 
 
-def written(writer: str, rows: Sequence[Mapping[str, Any]]) -> Callable[[Connection], set[str]]:
+def written(writer: str, rows: Sequence[Mapping[str, Any]]) -> Callable[[sa.Connection], set[str]]:
     """Return a function that writes those of `rows` that are not there yet, and the writer's mark.
 
     It returns the ids of those that are there from another writer: calls that were swept.
@@ -99,17 +92,17 @@ def written(writer: str, rows: Sequence[Mapping[str, Any]]) -> Callable[[Connect
     number, and stays as it is.
     """
 
-    def write(connection: Connection) -> set[str]:
+    def write(connection: sa.Connection) -> set[str]:
         insert_new(connection, MARKS, {"writer": writer, "seq": 0})
         insert_new(connection, CALLS, *rows)
         ids = [row["id"] for row in rows]
-        others = select(CALLS.c.id).where(CALLS.c.id.in_(ids), CALLS.c.writer != writer)
+        others = sa.select(CALLS.c.id).where(CALLS.c.id.in_(ids), CALLS.c.writer != writer)
         return set(connection.execute(others).scalars())
 
     return write
 
 
-def calls_of(session: str, turn: str, most: int) -> Callable[[Connection], list[LedgerRow]]:
+def calls_of(session: str, turn: str, most: int) -> Callable[[sa.Connection], list[LedgerRow]]:
     """Return a reader of the last calls of a session, or of one of its turns, the newest first.
 
     Args:
@@ -117,18 +110,20 @@ def calls_of(session: str, turn: str, most: int) -> Callable[[Connection], list[
         turn: The turn's id; "" for all.
         most: So many calls at most.
     """
-    query = select(CALLS).where(CALLS.c.session == session)
+    query = sa.select(CALLS).where(CALLS.c.session == session)
     query = query.order_by(CALLS.c.at.desc()).limit(most)
     if turn:
         query = query.where(CALLS.c.turn == turn)
 
-    def read(connection: Connection) -> list[LedgerRow]:
+    def read(connection: sa.Connection) -> list[LedgerRow]:
         return [LedgerRow.from_row(dict(row)) for row in connection.execute(query).mappings()]
 
     return read
 
 
-def turns_of(session: str, since: str, most: int) -> Callable[[Connection], list[tuple[Any, ...]]]:
+def turns_of(
+    session: str, since: str, most: int
+) -> Callable[[sa.Connection], list[tuple[Any, ...]]]:
     """Return a reader of what the last turns of a session have used, the oldest first.
 
     Args:
@@ -140,7 +135,7 @@ def turns_of(session: str, since: str, most: int) -> Callable[[Connection], list
         A reader of rows: the turn's id, when it ended, its tokens.
     """
 
-    def read(connection: Connection) -> list[tuple[Any, ...]]:
+    def read(connection: sa.Connection) -> list[tuple[Any, ...]]:
         found = _TURNS.rows(connection, whose=session, since=since, most=most)
         return [tuple(row) for row in found]
 
@@ -150,20 +145,20 @@ def turns_of(session: str, since: str, most: int) -> Callable[[Connection], list
 def _turns() -> Prepared:
     tokens = sum((CALLS.c[name] for name in COUNTS[1:]), start=CALLS.c[COUNTS[0]])
     last = (
-        select(CALLS.c.turn, CALLS.c.at, tokens.label("tokens"))
-        .where(CALLS.c.session == bindparam("whose"), CALLS.c.at >= bindparam("since"))
+        sa.select(CALLS.c.turn, CALLS.c.at, tokens.label("tokens"))
+        .where(CALLS.c.session == sa.bindparam("whose"), CALLS.c.at >= sa.bindparam("since"))
         .order_by(CALLS.c.at.desc())
-        .limit(bindparam("most"))
+        .limit(sa.bindparam("most"))
         .subquery()
     )
-    ended, used = func.max(last.c.at).label("ended"), func.sum(last.c.tokens).label("used")
-    return Prepared(select(last.c.turn, ended, used).group_by(last.c.turn).order_by(ended))
+    ended, used = sa.func.max(last.c.at).label("ended"), sa.func.sum(last.c.tokens).label("used")
+    return Prepared(sa.select(last.c.turn, ended, used).group_by(last.c.turn).order_by(ended))
 
 
 _TURNS = _turns()
 
 
-def trimmed(connection: Connection) -> None:
+def trimmed(connection: sa.Connection) -> None:
     """Keep the last calls alone, and the windows of budgets that were used last."""
     _LAST(connection, MOST_IN_MEMORY)
     _LAST_WINDOWS(connection, MOST_WINDOWS_IN_MEMORY)

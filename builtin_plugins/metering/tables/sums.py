@@ -13,26 +13,7 @@ from functools import cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    ColumnElement,
-    CompoundSelect,
-    Connection,
-    Row,
-    Select,
-    Table,
-    and_,
-    case,
-    column,
-    false,
-    func,
-    literal_column,
-    not_,
-    or_,
-    select,
-    true,
-    union_all,
-    update,
-)
+import sqlalchemy as sa
 
 from hookgate.builtin_plugins.metering.calls import COUNTS, PICO, TALLIES, WORDS, UsageQuery
 from hookgate.builtin_plugins.metering.tables.ledger import (
@@ -66,16 +47,16 @@ class Chunk(NamedTuple):
     sums: Sequence[Mapping[str, Any]]
 
 
-def next_chunk(limit: int) -> Callable[[Connection], list[Chunk]]:
+def next_chunk(limit: int) -> Callable[[sa.Connection], list[Chunk]]:
     """Return a reader of rows that are in no sum yet: of each writer at most `limit`."""
 
-    def read(connection: Connection) -> list[Chunk]:
+    def read(connection: sa.Connection) -> list[Chunk]:
         chunks = []
         for writer, after, top in _behind_marks(connection):
             to = _whole(connection, writer, after, min(top, after + limit))
             if to > after:
                 words = [CALLS.c[name] for name in _KEPT]
-                rows_of = select(*words, *_of_calls()).where(*_between(writer, after, to))
+                rows_of = sa.select(*words, *_of_calls()).where(*_between(writer, after, to))
                 rows = [_plain(row) for row in connection.execute(_grouped(rows_of, _KEPT))]
                 chunks.append(Chunk(writer, after, to, rows))
         return chunks
@@ -83,12 +64,12 @@ def next_chunk(limit: int) -> Callable[[Connection], list[Chunk]]:
     return read
 
 
-def added(chunk: Chunk) -> Callable[[Connection], bool]:
+def added(chunk: Chunk) -> Callable[[sa.Connection], bool]:
     """Return a writer that adds `chunk` to the sums, unless somebody has: then it says False."""
 
-    def write(connection: Connection) -> bool:
+    def write(connection: sa.Connection) -> bool:
         moved = (
-            update(MARKS)
+            sa.update(MARKS)
             .where(MARKS.c.writer == chunk.writer, MARKS.c.seq == chunk.after)
             .values(seq=chunk.to)
         )
@@ -101,13 +82,13 @@ def added(chunk: Chunk) -> Callable[[Connection], bool]:
     return write
 
 
-def usage(queries: Sequence[UsageQuery]) -> Callable[[Connection], list[list[dict[str, Any]]]]:
+def usage(queries: Sequence[UsageQuery]) -> Callable[[sa.Connection], list[list[dict[str, Any]]]]:
     """Return a reader of the sums for each of `queries`, all of one moment.
 
     Each row has the sums of one group, and as `groups` how many there are.
     """
 
-    def read(connection: Connection) -> list[list[dict[str, Any]]]:
+    def read(connection: sa.Connection) -> list[list[dict[str, Any]]]:
         if connection.dialect.name == "postgresql":
             # Each statement would see a moment of its own.
             connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -118,14 +99,16 @@ def usage(queries: Sequence[UsageQuery]) -> Callable[[Connection], list[list[dic
 
 
 def _found(
-    connection: Connection, query: UsageQuery, tails: Sequence[tuple[str, int, int]]
+    connection: sa.Connection, query: UsageQuery, tails: Sequence[tuple[str, int, int]]
 ) -> Iterator[dict[str, Any]]:
     table = SESSION_DAYS if "session" in {*query.by, *query.equal} else DAYS
-    kept = select(*_columns(table, query.by), *(table.c[name] for name in SUMS))
-    late = select(*_columns(CALLS, query.by), *_of_calls())
-    behind = or_(false(), *(and_(*_between(*tail)) for tail in tails))
-    both = union_all(kept.where(*_wanted(table, query)), late.where(behind, *_wanted(CALLS, query)))
-    groups = _grouped(both, query.by).add_columns(func.count().over().label("groups"))
+    kept = sa.select(*_columns(table, query.by), *(table.c[name] for name in SUMS))
+    late = sa.select(*_columns(CALLS, query.by), *_of_calls())
+    behind = sa.or_(sa.false(), *(sa.and_(*_between(*tail)) for tail in tails))
+    both = sa.union_all(
+        kept.where(*_wanted(table, query)), late.where(behind, *_wanted(CALLS, query))
+    )
+    groups = _grouped(both, query.by).add_columns(sa.func.count().over().label("groups"))
     if query.most:
         groups = groups.order_by(*_dearest(query.by)).limit(query.most)
     return (_plain(row) for row in connection.execute(groups))
@@ -133,52 +116,58 @@ def _found(
 
 def _dearest(by: Sequence[str]) -> Iterator[Any]:
     """Yield what puts the dearest group first; to a billionth, where a sum is past 2^53."""
-    yield (func.sum(column("cost_dollars")) + func.sum(column("cost_rest")) * (1.0 / PICO)).desc()
-    yield sum((func.sum(column(name)) for name in COUNTS[1:]), func.sum(column(COUNTS[0]))).desc()
-    yield func.sum(column("calls")).desc()
-    yield from map(column, by)
+    yield (
+        sa.func.sum(sa.column("cost_dollars")) + sa.func.sum(sa.column("cost_rest")) * (1.0 / PICO)
+    ).desc()
+    yield sum(
+        (sa.func.sum(sa.column(name)) for name in COUNTS[1:]), sa.func.sum(sa.column(COUNTS[0]))
+    ).desc()
+    yield sa.func.sum(sa.column("calls")).desc()
+    yield from map(sa.column, by)
 
 
-def _behind_marks(connection: Connection) -> Iterable[tuple[str, int, int]]:
+def _behind_marks(connection: sa.Connection) -> Iterable[tuple[str, int, int]]:
     """Return the writers that have rows behind their marks: writer, mark, the last number."""
-    newest = select(func.max(CALLS.c.seq)).where(CALLS.c.writer == MARKS.c.writer)
-    query = select(MARKS.c.writer, MARKS.c.seq, newest.scalar_subquery())
+    newest = sa.select(sa.func.max(CALLS.c.seq)).where(CALLS.c.writer == MARKS.c.writer)
+    query = sa.select(MARKS.c.writer, MARKS.c.seq, newest.scalar_subquery())
     marks = connection.execute(query.order_by(MARKS.c.writer))
     return [(writer, after, top) for writer, after, top in marks if top is not None and top > after]
 
 
-def _whole(connection: Connection, writer: str, after: int, to: int) -> int:
+def _whole(connection: sa.Connection, writer: str, after: int, to: int) -> int:
     """Return the last number up to which no row is missing.
 
     One that is missing is on its way, or being tried again. Where its gateway was killed before
     it was written it never comes; what is behind it then stays behind the mark, and counts there.
     """
     within = _between(writer, after, to)
-    count = connection.execute(select(func.count()).select_from(CALLS).where(*within)).scalar_one()
+    count = connection.execute(
+        sa.select(sa.func.count()).select_from(CALLS).where(*within)
+    ).scalar_one()
     if count == to - after:
         return to
     expected = after + 1
-    for seq in connection.execute(select(CALLS.c.seq).where(*within).order_by("seq")).scalars():
+    for seq in connection.execute(sa.select(CALLS.c.seq).where(*within).order_by("seq")).scalars():
         if seq != expected:
             break
         expected += 1
     return expected - 1
 
 
-def _between(writer: str, after: int, to: int) -> tuple[ColumnElement[bool], ...]:
+def _between(writer: str, after: int, to: int) -> tuple[sa.ColumnElement[bool], ...]:
     return CALLS.c.writer == writer, CALLS.c.seq > after, CALLS.c.seq <= to
 
 
-def _of_calls() -> list[ColumnElement[Any]]:
+def _of_calls() -> list[sa.ColumnElement[Any]]:
     """Return what is added up, of a row of the ledger."""
-    dollar: ColumnElement[Any] = literal_column(str(PICO))
-    cost, saved = func.coalesce(CALLS.c.cost, 0), CALLS.c.saved
+    dollar: sa.ColumnElement[Any] = sa.literal_column(str(PICO))
+    cost, saved = sa.func.coalesce(CALLS.c.cost, 0), CALLS.c.saved
     sent = CALLS.c.sent
-    tallies: dict[str, ColumnElement[Any]] = {
-        "calls": literal_column("1"),
-        "refused": _once(not_(sent)),
+    tallies: dict[str, sa.ColumnElement[Any]] = {
+        "calls": sa.literal_column("1"),
+        "refused": _once(sa.not_(sent)),
         "failed": _once(sent & (CALLS.c.status != "done")),
-        "estimated": _once(sent & not_(CALLS.c.reported)),
+        "estimated": _once(sent & sa.not_(CALLS.c.reported)),
         "unpriced": _once(CALLS.c.cost.is_(None)),
         # Whole dollars and the rest apart: their sums fit 64 bits, whatever they are of.
         "cost_dollars": cost.op("/")(dollar),
@@ -187,34 +176,34 @@ def _of_calls() -> list[ColumnElement[Any]]:
         "saved_rest": saved.op("%")(dollar),
     }
     counts = [CALLS.c[name] for name in COUNTS]
-    return [*counts, *(column.label(name) for name, column in tallies.items())]
+    return [*counts, *(tally.label(name) for name, tally in tallies.items())]
 
 
-def _once(condition: ColumnElement[bool]) -> ColumnElement[int]:
-    return case((condition, 1), else_=0)
+def _once(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
+    return sa.case((condition, 1), else_=0)
 
 
-def _columns(table: Table, by: Iterable[str]) -> list[ColumnElement[Any]]:
+def _columns(table: sa.Table, by: Iterable[str]) -> list[sa.ColumnElement[Any]]:
     return [_column(table, name).label(name) for name in dict.fromkeys(by)]
 
 
-def _column(table: Table, name: str) -> ColumnElement[Any]:
+def _column(table: sa.Table, name: str) -> sa.ColumnElement[Any]:
     if name == "month":
-        return func.substr(table.c.day, 1, 7)
+        return sa.func.substr(table.c.day, 1, 7)
     if name == "model":
         return table.c.provider + "/" + table.c.model
     return table.c[name]
 
 
-def _grouped(rows: Select[Any] | CompoundSelect[Any], by: Sequence[str]) -> Select[Any]:
+def _grouped(rows: sa.Select[Any] | sa.CompoundSelect[Any], by: Sequence[str]) -> sa.Select[Any]:
     """Return the sums of rows, for each group of them that there is."""
     each = rows.subquery().c
     words = [each[name] for name in dict.fromkeys(by)]
-    sums = [func.sum(each[name]).label(name) for name in SUMS]
-    return select(*words, *sums).group_by(*words).having(func.count() > 0)
+    sums = [sa.func.sum(each[name]).label(name) for name in SUMS]
+    return sa.select(*words, *sums).group_by(*words).having(sa.func.count() > 0)
 
 
-def _wanted(table: Table, query: UsageQuery) -> Iterator[ColumnElement[bool]]:
+def _wanted(table: sa.Table, query: UsageQuery) -> Iterator[sa.ColumnElement[bool]]:
     for name, value in query.equal.items():
         yield _column(table, name) == value
     if query.first:
@@ -222,15 +211,17 @@ def _wanted(table: Table, query: UsageQuery) -> Iterator[ColumnElement[bool]]:
     if query.last:
         yield table.c.day <= query.last
     if query.places is not None:
-        yield or_(false(), *(_at(table, *place) for place in query.places))
+        yield sa.or_(sa.false(), *(_at(table, *place) for place in query.places))
 
 
-def _at(table: Table, channel: str, account: str) -> ColumnElement[bool]:
+def _at(table: sa.Table, channel: str, account: str) -> sa.ColumnElement[bool]:
     wanted = {"channel": channel, "account": account}
-    return and_(true(), *(table.c[name] == value for name, value in wanted.items() if value != "*"))
+    return sa.and_(
+        sa.true(), *(table.c[name] == value for name, value in wanted.items() if value != "*")
+    )
 
 
-def _plain(row: Row[Any]) -> dict[str, Any]:
+def _plain(row: sa.Row[Any]) -> dict[str, Any]:
     """Return a row whose sums are `int`, as which PostgreSQL has them in no other way."""
     found = row._mapping
     return {name: int(value) if name in _SUMMED else value for name, value in found.items()}
@@ -239,7 +230,7 @@ def _plain(row: Row[Any]) -> dict[str, Any]:
 _SUMMED = frozenset(SUMS)
 
 
-def _cells(table: Table, sums: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _cells(table: sa.Table, sums: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return `sums` as rows of `table`, in the order in which all gateways lock them."""
     words = [name for name in _KEPT if name in table.c]
     cells: dict[str, dict[str, Any]] = {}
@@ -266,15 +257,15 @@ def _carry(cell: dict[str, Any]) -> None:
 
 
 @cache
-def _adding(table: Table) -> Prepared:
+def _adding(table: sa.Table) -> Prepared:
     new = {name: f"{table.name}.{name} + excluded.{name}" for name in (*COUNTS, *TALLIES)}
     for money in ("cost", "saved"):
         rest = f"({table.name}.{money}_rest + excluded.{money}_rest)"
         whole = f"{table.name}.{money}_dollars + excluded.{money}_dollars"
         new[f"{money}_dollars"] = f"{whole} + {rest} / {PICO}"
         new[f"{money}_rest"] = f"{rest} % {PICO}"
-    changes: dict[str, ColumnElement[Any]] = {
-        name: literal_column(text) for name, text in new.items()
+    changes: dict[str, sa.ColumnElement[Any]] = {
+        name: sa.literal_column(text) for name, text in new.items()
     }
     return Prepared(
         lambda insert: insert(table).on_conflict_do_update(index_elements=["id"], set_=changes),

@@ -50,33 +50,7 @@ from typing import (
     get_origin,
 )
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    ColumnElement,
-    Connection,
-    DateTime,
-    Delete,
-    Float,
-    LargeBinary,
-    MetaData,
-    Select,
-    StaticPool,
-    Table,
-    Text,
-    Update,
-    bindparam,
-    create_engine,
-    delete,
-    false,
-    insert,
-    or_,
-    select,
-    true,
-    tuple_,
-    update,
-)
+import sqlalchemy as sa
 from sqlmodel import Field, SQLModel
 
 from hookgate.core.domain.turn import Claim, Principal, SessionKey
@@ -93,12 +67,12 @@ PAGE = 1000
 """So many rows are read at once where all are wanted."""
 
 _TYPES: Mapping[Any, Any] = {
-    str: Text,
-    int: BigInteger,
-    float: Float,
-    bool: Boolean,
-    bytes: LargeBinary,
-    datetime: DateTime(timezone=True),
+    str: sa.Text,
+    int: sa.BigInteger,
+    float: sa.Float,
+    bool: sa.Boolean,
+    bytes: sa.LargeBinary,
+    datetime: sa.DateTime(timezone=True),
 }
 
 
@@ -113,7 +87,7 @@ class Record(OperationModel, SQLModel):  # type: ignore[misc]  # whose settings 
         table: The table, for statements.
     """
 
-    table: ClassVar[Table]
+    table: ClassVar[sa.Table]
 
     @classmethod
     def __pydantic_init_subclass__(cls, **more: Any) -> None:
@@ -127,7 +101,7 @@ class Record(OperationModel, SQLModel):  # type: ignore[misc]  # whose settings 
                 "plugin: in one that all share, each would be asked for the tables of the others"
             )
         columns = [_column(each, field) for each, field in cls.model_fields.items()]
-        cls.table = Table(name, cls.metadata, *columns, *cls.__dict__.get("__table_args__", ()))
+        cls.table = sa.Table(name, cls.metadata, *columns, *cls.__dict__.get("__table_args__", ()))
 
     @classmethod
     def records(cls, store: Store) -> Records[Self]:
@@ -135,14 +109,14 @@ class Record(OperationModel, SQLModel):  # type: ignore[misc]  # whose settings 
         return Records(store, cls)
 
 
-def _column(name: str, field: Any) -> Column[Any]:
+def _column(name: str, field: Any) -> sa.Column[Any]:
     kind = field.annotation
     optional = NoneType in get_args(kind)
     if optional:
         (kind,) = (one for one in get_args(kind) if one is not NoneType)
-    return Column(
+    return sa.Column(
         name,
-        _said(field, "sa_type") or (Text if get_origin(kind) is Literal else _TYPES[kind]),
+        _said(field, "sa_type") or (sa.Text if get_origin(kind) is Literal else _TYPES[kind]),
         primary_key=bool(_said(field, "primary_key")),
         nullable=optional,
         index=bool(_said(field, "index")),
@@ -168,42 +142,46 @@ class MemoryStore:
     shared = False
     outside = 0
 
-    def __init__(self, metadata: MetaData) -> None:
-        self._engine = create_engine(
-            "sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False}
+    def __init__(self, metadata: sa.MetaData) -> None:
+        self._engine = sa.create_engine(
+            "sqlite://", poolclass=sa.StaticPool, connect_args={"check_same_thread": False}
         )
         metadata.create_all(self._engine, checkfirst=False)
         weakref.finalize(self, self._engine.dispose)
 
-    async def migrate(self, plugin: str, metadata: MetaData, scripts: Path) -> None:
+    async def migrate(self, plugin: str, metadata: sa.MetaData, scripts: Path) -> None:
         """Do nothing: the tables were made as they are to be."""
 
-    def run(self, work: Callable[[Connection], T]) -> T:
+    def run(self, work: Callable[[sa.Connection], T]) -> T:
         """Run `work` in a transaction, at once."""
         with self._engine.begin() as connection:
             return work(connection)
 
-    async def read(self, work: Callable[[Connection], T]) -> T:
+    async def read(self, work: Callable[[sa.Connection], T]) -> T:
         """Run `work` in a transaction."""
         return self.run(work)
 
-    async def write(self, work: Callable[[Connection], T], *, order: str = "") -> T:
+    async def write(self, work: Callable[[sa.Connection], T], *, order: str = "") -> T:
         """Run `work` in a transaction; if it raises, nothing was changed."""
         return self.run(work)
 
-    async def insert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    async def insert(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert `rows`, all or none."""
-        self.run(lambda connection: connection.execute(insert(table), list(rows)))
+        self.run(lambda connection: connection.execute(sa.insert(table), list(rows)))
 
-    def insert_soon(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> asyncio.Future[None]:
+    def insert_soon(
+        self, table: sa.Table, rows: Sequence[Mapping[str, Any]]
+    ) -> asyncio.Future[None]:
         """Insert `rows` at once."""
 
-        def work(connection: Connection) -> None:
-            connection.execute(insert(table), list(rows))
+        def work(connection: sa.Connection) -> None:
+            connection.execute(sa.insert(table), list(rows))
 
         return self.write_soon(work)
 
-    def write_soon(self, work: Callable[[Connection], T], *, order: str = "") -> asyncio.Future[T]:
+    def write_soon(
+        self, work: Callable[[sa.Connection], T], *, order: str = ""
+    ) -> asyncio.Future[T]:
         """Run `work` in a transaction, at once."""
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         try:
@@ -233,8 +211,10 @@ class Records(Generic[R]):
         self._table = row.table
         self._keys = tuple(row.table.primary_key)
         self._names = [f"key_{column.name}" for column in self._keys]
-        wanted = [key == bindparam(name) for key, name in zip(self._keys, self._names, strict=True)]
-        self._one = Prepared(select(row.table).where(*wanted))
+        wanted = [
+            key == sa.bindparam(name) for key, name in zip(self._keys, self._names, strict=True)
+        ]
+        self._one = Prepared(sa.select(row.table).where(*wanted))
 
     @property
     def in_process(self) -> bool:
@@ -250,7 +230,7 @@ class Records(Generic[R]):
         return self.row.model_construct(**found[0]._asdict()) if found else None
 
     async def all(
-        self, *where: ColumnElement[bool], by: Sequence[ColumnElement[Any]] = ()
+        self, *where: sa.ColumnElement[bool], by: Sequence[sa.ColumnElement[Any]] = ()
     ) -> list[R]:
         """Return the rows that fit, in the order of `by`, and then of their keys.
 
@@ -260,16 +240,16 @@ class Records(Generic[R]):
         return await self.store.read(lambda connection: self.read(connection, *where, by=by))
 
     def read(
-        self, connection: Connection, *where: ColumnElement[bool], by: Sequence[Any] = ()
+        self, connection: sa.Connection, *where: sa.ColumnElement[bool], by: Sequence[Any] = ()
     ) -> list[R]:
         """Do what `all` does, in the transaction of `connection`."""
-        query = select(self._table).where(*where).order_by(*by, *self._keys)
+        query = sa.select(self._table).where(*where).order_by(*by, *self._keys)
         return self._made(query, connection)
 
     async def page(
         self,
-        *where: ColumnElement[bool],
-        by: Sequence[ColumnElement[Any]] = (),
+        *where: sa.ColumnElement[bool],
+        by: Sequence[sa.ColumnElement[Any]] = (),
         after: Sequence[Any] | None = None,
         newest: bool = True,
         limit: int = PAGE,
@@ -289,7 +269,7 @@ class Records(Generic[R]):
             StoreError: They cannot be read.
         """
         place = tuple(by or self._keys)
-        query = select(self._table).where(*where).limit(limit)
+        query = sa.select(self._table).where(*where).limit(limit)
         query = query.order_by(*(column.desc() if newest else column for column in place))
         if principal is not None:
             query = query.where(may_see(principal, self.c.session))
@@ -297,7 +277,7 @@ class Records(Generic[R]):
         while True:
             part = query
             if after is not None:
-                here, there = tuple_(*place), tuple_(*after)
+                here, there = sa.tuple_(*place), sa.tuple_(*after)
                 part = query.where(here < there if newest else here > there)
             rows = await self.store.read(partial(self._made, part))
             # A database may not tell A from a, or know what a key is: the last word is here.
@@ -306,14 +286,16 @@ class Records(Generic[R]):
                 return found[:limit]
             after = [getattr(rows[-1], str(column.key)) for column in place]
 
-    async def each(self, *where: ColumnElement[bool], size: int = PAGE) -> AsyncIterator[list[R]]:
+    async def each(
+        self, *where: sa.ColumnElement[bool], size: int = PAGE
+    ) -> AsyncIterator[list[R]]:
         """Yield all rows that fit, in the order of their keys, page by page."""
         after: list[Any] | None = None
         while rows := await self.page(*where, after=after, newest=False, limit=size):
             yield rows
             after = [getattr(rows[-1], column.key) for column in self._keys]
 
-    async def export(self, *where: ColumnElement[bool]) -> AsyncIterator[str]:
+    async def export(self, *where: sa.ColumnElement[bool]) -> AsyncIterator[str]:
         """Yield the rows that fit as lines of JSON, in the order of their keys."""
         async for rows in self.each(*where):
             for row in rows:
@@ -328,10 +310,10 @@ class Records(Generic[R]):
             StoreError: Nothing was written.
         """
 
-        def work(connection: Connection) -> list[R]:
+        def work(connection: sa.Connection) -> list[R]:
             insert_new(connection, self._table, *map(dict, rows))
             keys = [tuple(getattr(row, key.key) for key in self._keys) for row in rows]
-            return self.read(connection, tuple_(*self._keys).in_(keys))
+            return self.read(connection, sa.tuple_(*self._keys).in_(keys))
 
         return await self.store.write(work, order=self._table.name) if rows else []
 
@@ -347,36 +329,36 @@ class Records(Generic[R]):
                 lambda connection: upsert(connection, self._table, values), order=self._table.name
             )
 
-    async def change(self, *where: ColumnElement[bool], **values: Any) -> int:
+    async def change(self, *where: sa.ColumnElement[bool], **values: Any) -> int:
         """Give the rows that fit other values; return how many they were.
 
         Raises:
             StoreError: Nothing was written.
         """
-        return await self._write(update(self._table).where(*where).values(**values))
+        return await self._write(sa.update(self._table).where(*where).values(**values))
 
-    async def remove(self, *where: ColumnElement[bool]) -> int:
+    async def remove(self, *where: sa.ColumnElement[bool]) -> int:
         """Forget the rows that fit; return how many they were.
 
         Raises:
             StoreError: Nothing was written.
         """
-        return await self._write(delete(self._table).where(*where))
+        return await self._write(sa.delete(self._table).where(*where))
 
-    async def _write(self, statement: Update | Delete) -> int:
-        def work(connection: Connection) -> int:
+    async def _write(self, statement: sa.Update | sa.Delete) -> int:
+        def work(connection: sa.Connection) -> int:
             return connection.execute(statement).rowcount
 
         return await self.store.write(work, order=self._table.name)
 
-    def adding(self, row: R) -> Callable[[Connection | None], None]:
+    def adding(self, row: R) -> Callable[[sa.Connection | None], None]:
         """Return what keeps `row` in the transaction that another holds, and hands over.
 
         Where there is no store, there is none: None is handed over.
         """
-        added = insert(self._table).values(dict(row))
+        added = sa.insert(self._table).values(dict(row))
 
-        def add(connection: Connection | None) -> None:
+        def add(connection: sa.Connection | None) -> None:
             if isinstance(self.store, MemoryStore):
                 self.store.run(lambda own: own.execute(added))
             else:
@@ -385,7 +367,7 @@ class Records(Generic[R]):
 
         return add
 
-    def _made(self, query: Select[Any], connection: Connection) -> list[R]:
+    def _made(self, query: sa.Select[Any], connection: sa.Connection) -> list[R]:
         # They were checked when they were written.
         rows = connection.execute(query).mappings()
         return [self.row.model_construct(**row) for row in rows]
@@ -394,15 +376,15 @@ class Records(Generic[R]):
 # -- who may see a row -------------------------------------------------------
 
 
-def may_see(principal: Principal, session: ColumnElement[str]) -> ColumnElement[bool]:
+def may_see(principal: Principal, session: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
     """Return a condition that every row meets whose session `principal` may see.
 
     Others may meet it, too, since SQLite does not tell A from a here.
     """
     if principal.sees_all:
-        return true()
+        return sa.true()
     covered = [session.like(_sessions(claim), escape="\\") for claim in principal.bindings]
-    return or_(false(), *covered)
+    return sa.or_(sa.false(), *covered)
 
 
 def _session(row: Any) -> str:

@@ -25,18 +25,7 @@ from operator import itemgetter
 from types import NoneType
 from typing import Any, TypeAlias
 
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Connection,
-    Delete,
-    Select,
-    Table,
-    bindparam,
-    delete,
-    select,
-    tuple_,
-)
+import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -46,7 +35,7 @@ __all__ = ["ManyRows", "Prepared", "PreparedIn", "Trim", "insert_new", "insert_o
 Convert: TypeAlias = Callable[[Any], Any]
 
 
-def insert_of(connection: Connection) -> Any:
+def insert_of(connection: sa.Connection) -> Any:
     """Return the database's own `insert`, which knows ``ON CONFLICT``."""
     if connection.dialect.name == "sqlite":
         return sqlite.insert
@@ -73,7 +62,7 @@ class Prepared:
         self._columns = list(columns)
         self._made: dict[str, Any] = {}
 
-    def rows(self, connection: Connection, **values: Any) -> Sequence[Any]:
+    def rows(self, connection: sa.Connection, **values: Any) -> Sequence[Any]:
         """Run it, and return all of its rows, whose columns are attributes."""
         made = self._made.get(connection.dialect.name)
         if made is None:
@@ -83,7 +72,7 @@ class Prepared:
         found: Sequence[Any] = connection.execute(made, values).all()
         return found
 
-    def count(self, connection: Connection, **values: Any) -> int:
+    def count(self, connection: sa.Connection, **values: Any) -> int:
         """Run it, and return how many rows it has changed."""
         made = self._made.get(connection.dialect.name)
         if made is None:
@@ -92,7 +81,7 @@ class Prepared:
             return int(made.execute(connection, values).rowcount)
         return connection.execute(made, values).rowcount
 
-    def run(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    def run(self, connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
         """Run it once for each of `rows`."""
         if not rows:
             return
@@ -104,7 +93,7 @@ class Prepared:
         else:
             connection.execute(made, rows)
 
-    def _make(self, connection: Connection) -> Any:
+    def _make(self, connection: sa.Connection) -> Any:
         made: Any = self._statement
         if not isinstance(made, Executable):
             made = made(insert_of(connection))
@@ -148,14 +137,14 @@ class _Plan:
         # No class of its own has names that are known when it is written.
         self._row = partial(tuple.__new__, namedtuple("Row", names, rename=True))
 
-    def execute(self, connection: Connection, values: dict[str, Any]) -> Any:
+    def execute(self, connection: sa.Connection, values: dict[str, Any]) -> Any:
         if self._converts:
             values = self._converted(values)
         if self._said:
             values = self._said | values
         return connection.connection.dbapi_connection.execute(self._sql, values)  # type: ignore[union-attr]
 
-    def execute_many(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    def execute_many(self, connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
         if (many := self._many()) is not None:
             many.insert(connection, rows)
             return
@@ -225,7 +214,7 @@ class ManyRows:
         ]
         return cls(str(compiled), own, processes, said)
 
-    def insert(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    def insert(self, connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert `rows`.
 
         Raises:
@@ -266,12 +255,14 @@ class PreparedIn:
     """
 
     def __init__(
-        self, statement: Select[Any] | Delete, column: Column[Any], *, most: int = 512
+        self, statement: sa.Select[Any] | sa.Delete, column: sa.Column[Any], *, most: int = 512
     ) -> None:
         self._statement, self._column, self._most = statement, column, most
         self._made: dict[int, Prepared] = {}
 
-    def rows(self, connection: Connection, listed: Sequence[Any], **values: Any) -> Sequence[Any]:
+    def rows(
+        self, connection: sa.Connection, listed: Sequence[Any], **values: Any
+    ) -> Sequence[Any]:
         """Run it for the values in `listed`, and return all of its rows."""
         return [
             row
@@ -279,7 +270,7 @@ class PreparedIn:
             for row in made.rows(connection, **named, **values)
         ]
 
-    def count(self, connection: Connection, listed: Sequence[Any], **values: Any) -> int:
+    def count(self, connection: sa.Connection, listed: Sequence[Any], **values: Any) -> int:
         """Run it for the values in `listed`, and return how many rows it has changed."""
         return sum(made.count(connection, **named, **values) for made, named in self._each(listed))
 
@@ -291,7 +282,7 @@ class PreparedIn:
             size = next(size for size in _SIZES if size >= len(some))
             names = _names(size)
             if (made := self._made.get(size)) is None:
-                wanted = self._column.in_([bindparam(name) for name in names])
+                wanted = self._column.in_([sa.bindparam(name) for name in names])
                 made = self._made[size] = Prepared(self._statement.where(wanted))
             yield made, dict.fromkeys(names, some[0]) | dict(zip(names, some, strict=False))
 
@@ -308,7 +299,7 @@ def _names(size: int) -> tuple[str, ...]:
 # -- where the databases differ ----------------------------------------------
 
 
-def insert_new(connection: Connection, table: Table, *rows: Mapping[str, Any]) -> bool:
+def insert_new(connection: sa.Connection, table: sa.Table, *rows: Mapping[str, Any]) -> bool:
     """Insert those of `rows` whose key nobody has; return, of one row, whether it is new.
 
     The values of a single row may be expressions.
@@ -325,7 +316,7 @@ def insert_new(connection: Connection, table: Table, *rows: Mapping[str, Any]) -
     return bool(connection.execute(made).rowcount)
 
 
-def upsert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+def upsert(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert rows that name all columns, each in place of the one of its key."""
     _upsert(table).run(connection, _in_order(table, rows))
 
@@ -334,16 +325,16 @@ _PLAIN = frozenset((str, int, float, bool, bytes, datetime, NoneType))
 
 
 @cache
-def _new(table: Table, columns: Sequence[str]) -> Prepared:
+def _new(table: sa.Table, columns: Sequence[str]) -> Prepared:
     return Prepared(lambda insert: _insert_new(insert, table), columns)
 
 
-def _insert_new(insert: Any, table: Table) -> Any:
+def _insert_new(insert: Any, table: sa.Table) -> Any:
     return insert(table).on_conflict_do_nothing(index_elements=_key(table))
 
 
 @cache
-def _upsert(table: Table) -> Prepared:
+def _upsert(table: sa.Table) -> Prepared:
     def made(insert: Any) -> Any:
         put = insert(table)
         changed = {each.name: put.excluded[each.name] for each in table.c if not each.primary_key}
@@ -352,13 +343,13 @@ def _upsert(table: Table) -> Prepared:
     return Prepared(made, table.c.keys())
 
 
-def _in_order(table: Table, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _in_order(table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return rows in one order, so that two gateways never wait for each other."""
     key = _key(table)
     return sorted(map(dict, rows), key=lambda row: [row[name] for name in key])
 
 
-def _key(table: Table) -> list[str]:
+def _key(table: sa.Table) -> list[str]:
     return [column.name for column in table.primary_key]
 
 
@@ -372,18 +363,21 @@ class Trim:
     """
 
     def __init__(
-        self, by: Sequence[Column[Any]], of: Sequence[Column[Any]], *spared: ColumnElement[bool]
+        self,
+        by: Sequence[sa.Column[Any]],
+        of: Sequence[sa.Column[Any]],
+        *spared: sa.ColumnElement[bool],
     ) -> None:
         self._of = [f"of_{column.name}" for column in of]
-        mine = [column == bindparam(f"of_{column.name}") for column in of]
-        newest = select(*by).where(*mine).order_by(*(column.desc() for column in by))
-        self._first = Prepared(newest.offset(bindparam("keep")).limit(1))
-        first = [bindparam(f"first_{column.name}", type_=column.type) for column in by]
+        mine = [column == sa.bindparam(f"of_{column.name}") for column in of]
+        newest = sa.select(*by).where(*mine).order_by(*(column.desc() for column in by))
+        self._first = Prepared(newest.offset(sa.bindparam("keep")).limit(1))
+        first = [sa.bindparam(f"first_{column.name}", type_=column.type) for column in by]
         self._places = [one.key for one in first]
-        gone = tuple_(*by) <= tuple_(*first)
-        self._delete = Prepared(delete(by[0].table).where(*mine, gone, *spared))
+        gone = sa.tuple_(*by) <= sa.tuple_(*first)
+        self._delete = Prepared(sa.delete(by[0].table).where(*mine, gone, *spared))
 
-    def __call__(self, connection: Connection, keep: int, *owner: Any) -> None:
+    def __call__(self, connection: sa.Connection, keep: int, *owner: Any) -> None:
         """Leave the `keep` newest rows of `owner`, given as the values of the columns `of`."""
         mine = dict(zip(self._of, owner, strict=True))
         for first in self._first.rows(connection, keep=keep, **mine):
