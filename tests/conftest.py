@@ -6,6 +6,7 @@ import gc
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 import typer.core
 import typer.main
 import yaml
+from aiohttp import web_app
 from hypothesis.internal.conjecture import providers
 from typer import testing
 from typer.main import get_command
@@ -60,17 +62,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def leavings() -> Iterator[None]:
-    """Look through all that was left while the last test can still fail for it.
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Let go of the gateways of a test.
 
-    A file or socket that nobody closed is told of when the collector finds it; what it finds
-    after a worker's last test is told nobody. What it has looked through once, pytest need not
-    have looked through again when it ends.
+    aiohttp keeps each handler that was called with its application, a thousand of them, and so the
+    gateways behind them: looking through millions of objects took a tenth of all tests.
     """
-    yield
-    gc.collect()
-    gc.freeze()
+    web_app._cached_build_middleware.cache_clear()
 
 
 @pytest.fixture(scope="session")
@@ -89,8 +88,8 @@ LED_BY = ("HOOKGATE_HOME", "HOOKGATE_CONFIG", "HOOKGATE_TOKEN")
 """Variables that lead to what somebody has of hookgate."""
 
 
-@pytest.fixture(scope="session", autouse=True)
-def empty_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+@contextmanager
+def empty_home(home: Path) -> Iterator[None]:
     """Have everybody look into an empty home: what stands in the real one decides no test."""
     fetched = {name: str(Path.home() / folder) for name, folder in FETCHED.items()}
     with pytest.MonkeyPatch.context() as patch:
@@ -98,19 +97,19 @@ def empty_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             patch.delenv(name, raising=False)
         for name, folder in fetched.items():
             patch.setenv(name, os.environ.get(name, folder))
-        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        patch.setenv("HOME", str(home))
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
-def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+@contextmanager
+def temporary(folder: Path) -> Iterator[None]:
     """Have what asks for a temporary folder by itself leave it where pytest tidies up."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("temporary")))
+        patch.setattr(tempfile, "tempdir", str(folder))
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
+@contextmanager
 def authorities() -> Iterator[None]:
     """Read the certificate authorities once in a process, and not for every gateway."""
     with pytest.MonkeyPatch.context() as patch:
@@ -118,7 +117,7 @@ def authorities() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
+@contextmanager
 def command() -> Iterator[None]:
     """Make the tree of commands once, as a process does, and not for every call."""
     made = cache(get_command)
@@ -150,7 +149,7 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> testing.CliRunner
     return OpenRunner(env=environ)
 
 
-@pytest.fixture(scope="session", autouse=True)
+@contextmanager
 def annotations() -> Iterator[None]:
     """Look the types of the specifications up once, and not for every gateway."""
     with pytest.MonkeyPatch.context() as patch:
@@ -162,7 +161,7 @@ KEPT_CHARS = 8192
 """What hookgate ships is shorter than this; what is made to be slow to read is longer."""
 
 
-@pytest.fixture(scope="session", autouse=True)
+@contextmanager
 def manifests() -> Iterator[None]:
     """Take a YAML text apart once: every gateway reads the fifty files that are shipped.
 
@@ -189,3 +188,28 @@ def manifests() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(yaml, "parse", parsed)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Give all tests of a process what stands above.
+
+    It is one fixture, since pytest looks each that is used by itself up for every test.
+
+    What was left is looked through while the last test can still fail for it. A file or socket
+    that nobody closed is told of when the collector finds it; what it finds after a worker's last
+    test is told nobody. What it has looked through once, pytest need not have looked through again
+    when it ends.
+    """
+    # pytest itself loads these modules, after this one.
+    from tests.support.compiled import compiled_once
+    from tests.support.remembered import remembered
+
+    with ExitStack() as stack:
+        stack.enter_context(empty_home(tmp_path_factory.mktemp("home")))
+        stack.enter_context(temporary(tmp_path_factory.mktemp("temporary")))
+        for part in (authorities, command, annotations, manifests, remembered, compiled_once):
+            stack.enter_context(part())
+        yield
+    gc.collect()
+    gc.freeze()

@@ -18,7 +18,6 @@ from tests.support.wire import tokens
 from hookgate import Gateway, Settings
 from hookgate.core.gateway.serve import Listener, listen
 
-HERE = Path(__file__).parent
 DRIVER = find_spec("playwright")
 collect_ignore_glob = [] if DRIVER else ["test_*.py"]
 """What drives the browser is installed by `make test-browser` alone."""
@@ -110,7 +109,7 @@ Show = Callable[..., AbstractAsyncContextManager[Shown]]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Have all tests of pages run in one loop, which the browser that they share belongs to."""
     for item in items:
-        if item.path.is_relative_to(HERE):
+        if item.nodeid.startswith("tests/browser/"):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 

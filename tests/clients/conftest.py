@@ -141,7 +141,7 @@ def unchanged(came: dict[str, Any], went: dict[str, Any]) -> dict[str, Any]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark all that stands here, and pass over it where the clients are not installed."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if item.nodeid.startswith("tests/clients/"):
             item.add_marker(pytest.mark.clients)
             if not PYTHON.exists():
                 item.add_marker(pytest.mark.skip(reason="`make test-clients` installs the clients"))

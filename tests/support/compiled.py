@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ SMALL = 64 * 1024
 EVERY = Limits().compile_seconds, Limits().compile_memory_bytes
 
 
-@pytest.fixture(scope="session", autouse=True)
+@contextmanager
 def compiled_once() -> Iterator[None]:
     known: dict[tuple[bytes, float, int], tuple[dict[str, Any], bytes]] = {}
     open_new = Artefacts.open_new

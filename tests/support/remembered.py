@@ -7,6 +7,7 @@ tests write themselves is read anew each time.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,7 +28,7 @@ from hookgate.builtin_plugins.awareness.cards import folders as cards
 from hookgate.builtin_plugins.discovery.sources import folders as capabilities
 from hookgate.builtin_plugins.storage import migrate
 from hookgate.builtin_plugins.storage.engine import sqlite
-from hookgate.builtin_plugins.storage.migrate import PluginTables
+from hookgate.builtin_plugins.storage.migrate import PluginTables, TableStatus
 from hookgate.core.plugins import loader
 from hookgate.core.plugins.checks import Manager
 from hookgate.kit import tooling
@@ -36,13 +37,14 @@ from hookgate.kit.functions.signatures import Signature
 
 T = TypeVar("T")
 
-SHIPPED = Path(hookgate.__file__).parent / "capabilities"
+HOOKGATE = Path(hookgate.__file__).parent
+SHIPPED = HOOKGATE / "capabilities"
 SYNCHRONOUS = sqlite.SYNCHRONOUS
 STATEMENTS = 5000
 """So many statements are kept compiled; hookgate and its tests have fewer."""
 
 
-@pytest.fixture(scope="session", autouse=True)
+@contextmanager
 def statements() -> Iterator[None]:
     """Compile a statement once, and not for every database.
 
@@ -66,7 +68,7 @@ def statements() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
+@contextmanager
 def unsynced() -> Iterator[None]:
     """Wait for no disk: a process of tests that is cut off leaves nothing that is read again.
 
@@ -89,7 +91,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "SYNCHRONOUS", SYNCHRONOUS)
 
 
-@pytest.fixture(scope="session", autouse=True)
+@contextmanager
 def made_tables() -> Iterator[None]:
     """Say once how a table of SQLite and its indexes are made."""
     known: dict[tuple[Any, ...], Any] = {}
@@ -112,38 +114,57 @@ def made_tables() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
+@contextmanager
 def new_tables() -> Iterator[None]:
     """Make the tables of a new store by the statements that made them the first time."""
-    make = migrate._make_whole
-    known: dict[tuple[int, str], tuple[object, list[tuple[str, Any]]]] = {}
+    upgrade = migrate.upgrade
+    # With the tables themselves: while they are here, no others have their id.
+    known: dict[tuple[int, Path], tuple[object, list[tuple[str, Any]], TableStatus]] = {}
 
-    def again(connection: Connection, tables: PluginTables, head: str) -> None:
-        # With the tables themselves: while they are here, no others have their id.
-        key = id(tables.metadata), tables.plugin
+    def again(connection: Connection, tables: PluginTables, *, allowed: bool = True) -> TableStatus:
+        key = id(tables.metadata), tables.scripts
+        if not allowed or not tables.metadata.info.get("complete") or not _none(connection, tables):
+            return upgrade(connection, tables, allowed=allowed)
         if key in known:
+            _, made, status = known[key]
             driver: Any = connection.connection.driver_connection
-            for statement, values in known[key][1]:
-                driver.execute(statement, values)
-            return
+            with connection.begin():
+                for statement, values in made:
+                    driver.execute(statement, values)
+            return status
         done: list[tuple[str, Any]] = []
 
         def note(_: object, cursor: object, statement: str, values: Any, *more: object) -> None:
-            done.append((statement, values))
+            if statement.startswith(("\nCREATE", "CREATE", "INSERT", "UPDATE")):
+                done.append((statement, values))
 
         event.listen(connection, "before_cursor_execute", note)
         try:
-            make(connection, tables, head)
+            status = upgrade(connection, tables)
         finally:
             event.remove(connection, "before_cursor_execute", note)
-        known[key] = tables.metadata, done
+        if tables.scripts.is_relative_to(HOOKGATE):
+            known[key] = tables.metadata, done, status
+        return status
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(migrate, "_make_whole", again)
+        patch.setattr(migrate, "upgrade", again)
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
+def _none(connection: Connection, tables: PluginTables) -> bool:
+    """Whether a database of SQLite has none of a plugin's tables."""
+    if connection.dialect.name != "sqlite":
+        return False
+    names = [tables.version_table, *tables.metadata.tables]
+    names += tables.metadata.info.get("instead_of", ())
+    driver: Any = connection.connection.driver_connection
+    marks = ", ".join("?" * len(names))
+    there = f"SELECT 1 FROM sqlite_master WHERE name IN ({marks}) LIMIT 1"
+    return driver.execute(there, names).fetchone() is None
+
+
+@contextmanager
 def shipped() -> Iterator[None]:
     """Read the manifests, skills and cards that are shipped once."""
 
@@ -163,7 +184,7 @@ def shipped() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
+@contextmanager
 def schemas() -> Iterator[None]:
     """Make the schema of a tool that is shipped once for its function."""
     read, make, describe = tooling.read_signature, tooling.arguments_model, tooling._json_schema
@@ -201,7 +222,7 @@ def schemas() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
+@contextmanager
 def checked() -> Iterator[None]:
     """Look through the hooks of a builtin plugin once: which there are, and that all are sound."""
     marked, check = Manager._marked, loader.problems_with
@@ -236,7 +257,7 @@ def checked() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
+@contextmanager
 def hooks() -> Iterator[None]:
     """Look through the specifications of hooks once, and not for every gateway."""
     parse = pluggy.PluginManager.parse_hookspec_opts
@@ -251,4 +272,22 @@ def hooks() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pluggy.PluginManager, "parse_hookspec_opts", options)
+        yield
+
+
+@contextmanager
+def remembered() -> Iterator[None]:
+    """Make all of this once."""
+    with ExitStack() as stack:
+        for part in (
+            statements,
+            unsynced,
+            made_tables,
+            new_tables,
+            shipped,
+            schemas,
+            checked,
+            hooks,
+        ):
+            stack.enter_context(part())
         yield
