@@ -87,8 +87,17 @@ from hookgate import Gateway
 from hookgate.core.settings.schema import Settings
 
 async def main():
-    async with Gateway(Settings(plugin={"embedding": {"embedder": "none"}})):
+    gateway = Gateway(Settings(plugin={"embedding": {"embedder": "none"}}))
+    said = gateway.host.say_started
+
+    # What is loaded for later turns is loaded from then on, on threads.
+    def say():
         print("loaded:", [name for name in %r if name in sys.modules])
+        said()
+
+    gateway.host.say_started = say
+    async with gateway:
+        pass
 
 asyncio.run(main())
 """
