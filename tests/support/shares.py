@@ -58,7 +58,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Progress())
     number, count = getattr(config, "workerinput", {}).get("share", (0, 1))
     if count > 1:
-        config.stash[SHARE] = shares(config.rootpath, config.args, count)[number]
+        share = shares(config.rootpath, config.args, count)[number]
+        config.stash[SHARE] = share
+        # A file that is named is collected without asking whether it is passed over.
+        paths = {name: config.rootpath / name.partition("::")[0] for name in config.args}
+        config.args = [name for name, path in paths.items() if path.is_dir() or path in share]
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
