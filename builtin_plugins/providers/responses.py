@@ -304,9 +304,15 @@ class CallForm:
         made = {"type": self.type, "call_id": use.id}
         if self.type == "custom_tool_call":
             return {**made, "name": self.name, **space, "input": str(given.get("input", ""))}
-        (field,) = INPUTS.get(self.type, ("action",))
-        own = {"local_shell_call": {"id": use.id}, "tool_search_call": {"execution": "client"}}
-        return {**made, **own.get(self.type, {}), field: given.get(field), "status": "completed"}
+        own: dict[str, Any] = {
+            "local_shell_call": {"id": use.id},
+            "tool_search_call": {"execution": "client"},
+            # What is pending would have to be acknowledged: it is not the gateway's to do so.
+            "computer_call": {"id": f"cu_{safe_id(use.id)}", "pending_safety_checks": []},
+        }
+        names = [one for one in INPUTS.get(self.type, ("action",)) if one in given]
+        told = {name: given[name] for name in names}
+        return {**made, **told, **own.get(self.type, {}), "status": "completed"}
 
 
 def _forms(tools: Iterable[Mapping[str, Any]]) -> Mapping[str, CallForm]:
@@ -321,6 +327,8 @@ def _forms(tools: Iterable[Mapping[str, Any]]) -> Mapping[str, CallForm]:
                 inner = "custom_tool_call" if one.get("type") == "custom" else "function_call"
                 own = str(one.get("name"))
                 forms[f"{name}__{own}"] = CallForm(inner, own, name)
+        elif kind in SCREENS:
+            forms[SCREENS[0]] = CallForm("computer_call")
         elif f"{kind}_call" in WRITTEN:
             forms[kind] = CallForm(f"{kind}_call")
     return forms
@@ -329,13 +337,42 @@ def _forms(tools: Iterable[Mapping[str, Any]]) -> Mapping[str, CallForm]:
 def _with_results(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return items in which a result has the type that the call before it asks for."""
     calls = {safe_id(item["call_id"]): item for item in items if item.get("type") in WRITTEN}
-    return [
-        _result_of(call, item)
-        if item.get("type") == "function_call_output"
-        and (call := calls.get(safe_id(item["call_id"]))) is not None
-        else item
-        for item in items
-    ]
+    made: list[dict[str, Any]] = []
+    for item in items:
+        is_result = item.get("type") == "function_call_output"
+        call = calls.get(safe_id(item["call_id"])) if is_result else None
+        if call is None:
+            made.append(item)
+        elif call["type"] == "computer_call":
+            made += _screen_of(call, item)
+        else:
+            made.append(_result_of(call, item))
+    return made
+
+
+def _screen_of(call: dict[str, Any], item: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a result as a screen, which is all that it can be, and what it says behind it."""
+    output, shown = item["output"], {"type": "computer_screenshot", "image_url": EMPTY_SCREEN}
+    told = _told(output)
+    if isinstance(told, dict) and told.get("type") == shown["type"]:
+        shown, output = told, ""
+    elif isinstance(output, list):
+        pictures = [one["image_url"] for one in output if one["type"] == "input_image"]
+        shown["image_url"] = next(iter(pictures), EMPTY_SCREEN)
+        output = "\n".join(one["text"] for one in output if one["type"] == "input_text")
+    yield {"type": "computer_call_output", "call_id": call["call_id"], "output": shown}
+    if output:
+        text = f"{SCREENS[0]} ({call['call_id']}): {output}"
+        said = {"type": "input_text", "text": text}
+        yield {"type": "message", "role": "user", "content": [said]}
+
+
+def _told(output: object) -> Any:
+    """Return what the client has sent, which a plugin has changed: it was read as text."""
+    try:
+        return loads(output) if isinstance(output, str) else output
+    except StrictJSONError:
+        return None
 
 
 def _result_of(call: dict[str, Any], item: dict[str, Any]) -> dict[str, Any]:
@@ -344,11 +381,7 @@ def _result_of(call: dict[str, Any], item: dict[str, Any]) -> dict[str, Any]:
     if kind == "custom_tool_call":
         return {**item, "type": f"{kind}_output", "call_id": call["call_id"]}
     made = {"type": RESULTS.get(kind, f"{kind}_output"), "call_id": call["call_id"]}
-    try:
-        # What the client has sent, which a plugin has changed: it was read as text.
-        told = loads(output) if isinstance(output, str) else output
-    except StrictJSONError:
-        told = None
+    told = _told(output)
     if isinstance(told, dict) and told.get("type") == made["type"]:
         return told
     text = output if isinstance(output, str) else orjson.dumps(output).decode()
@@ -458,9 +491,17 @@ RUN_BY_CLIENTS = (
 )
 """The types of calls that a client runs, if they do not say that they are the provider's."""
 
-WRITTEN = frozenset(RUN_BY_CLIENTS) - {"function_call", "computer_call"}
-"""Those that are written anew, with their results, where somebody has changed something. A screen
-that nobody has looked at has no result but a picture, so such a call is written as a function's."""
+WRITTEN = frozenset(RUN_BY_CLIENTS) - {"function_call"}
+"""Those that are written anew, with their results, where somebody has changed something."""
+
+SCREENS = ("computer", "computer_use_preview")
+"""The types of the tool that looks at a screen; its calls have the name of the first."""
+
+EMPTY_SCREEN = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAEAAAABAAQAAAACCEkxzAAAAEklEQVR42mP4DwUMo4xRB"
+    "ukMAOPT/hAC2mzjAAAAAElFTkSuQmCC"
+)
+"""A white picture of 64 by 64 points: what a screen shows that nobody has looked at."""
 
 RESULTS = {"tool_search_call": "tool_search_output"}
 """The types of results that do not follow from those of their calls."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from tests.builtin_plugins.providers.raw import RawServer, Wire
 from tests.builtin_plugins.providers.transcripts import sse
 from tests.integration.test_compat_faults import served
 
-from hookgate import ModelEvent, ToolCall, ToolResult, ToolUseEvent, Turn, hookimpl
+from hookgate import Image, ModelEvent, ToolCall, ToolResult, ToolUseEvent, Turn, hookimpl
 
 PATH = "/v1/responses"
 SCHEMA = {"type": "object", "properties": {"q": {"type": "string"}}}
@@ -131,6 +132,68 @@ async def test_a_denied_one_goes_back_as_what_it_was(tmp_path: Path) -> None:
     ]
     assert "denied" in results[0]["output"][0]["stderr"]
     assert (results[2]["status"], "denied" in results[2]["output"]) == ("failed", True)
+
+
+@pytest.mark.parametrize("tool", ["computer", "computer_use_preview"])
+async def test_a_denied_one_of_a_screen_goes_back_with_an_empty_one_and_why(
+    tool: str, tmp_path: Path
+) -> None:
+    (item,) = called([CLICKS])
+    (_, find) = called([SHELL, CALLS[4]])
+    tools = [*TOOLS, {"type": tool}]
+    async with served(tmp_path, "responses", deny=["computer", "crm__find"]) as (one, upstream):
+        says(upstream, answer(item, find), answer(SAID))
+        status, told = await one.post(PATH, asked(tools=tools))
+        assert (status, told["output"]) == (200, [SAID])
+        made, other, result, why, another = upstream.requests[1]["input"][1:]
+    # What is pending there would have to be acknowledged, which is nobody's to do here.
+    assert made == {
+        "type": "computer_call",
+        "id": "cu_c0",
+        "call_id": "c0",
+        "actions": CLICKS["actions"],
+        "pending_safety_checks": [],
+        "status": "completed",
+    }
+    url = result["output"].pop("image_url")
+    assert result == {
+        "type": "computer_call_output",
+        "call_id": "c0",
+        "output": {"type": "computer_screenshot"},
+    }
+    assert b64decode(url.removeprefix("data:image/png;base64,")).startswith(b"\x89PNG")
+    assert [one["type"] for one in (other, another)] == ["function_call", "function_call_output"]
+    assert (why["role"], why["content"][0]["text"].startswith("computer (c0): ")) == ("user", True)
+    assert "denied" in why["content"][0]["text"]
+
+
+class Covers:
+    """A plugin that covers what a screen shows."""
+
+    name = "covers"
+
+    @hookimpl
+    def after_tool_call(self, turn: Turn, call: ToolCall, result: ToolResult) -> ToolResult:
+        return replace(result, content=(Image(data=COVERED, media_type="image/png"),))
+
+
+COVERED = "Y292ZXJlZA=="
+
+
+async def test_a_screen_that_a_plugin_changes_is_one_still(tmp_path: Path) -> None:
+    (call,) = called([CLICKS])
+    screen = {"type": "computer_screenshot", "image_url": f"data:image/png;base64,{PNG}"}
+    result = {"type": "computer_call_output", "call_id": "c0", "output": screen}
+    tools = [*TOOLS, {"type": "computer"}]
+    async with served(tmp_path, "responses", plugins=[Covers()]) as (one, upstream):
+        says(upstream, answer(call), answer(SAID))
+        session = {"headers": {"session-id": "s1"}}
+        _, told = await one.post(PATH, asked(tools=tools), **session)
+        body = asked(*told["output"], result, tools=tools)
+        status, why = await one.post(PATH, body, **session)
+        assert status == 200, why
+    shown = {**screen, "image_url": f"data:image/png;base64,{COVERED}"}
+    assert upstream.requests[1]["input"][-2:] == [call, {**result, "output": shown}]
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
