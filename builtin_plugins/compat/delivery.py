@@ -141,7 +141,7 @@ class AnswerDelivery:
                 # It counts in the text of its own round.
                 at = {one: event.data[one] + self._before for one in ("start", "end")}
                 event = replace(event, data={**event.data, **at})
-            if self._held is not None and event.type == "text":
+            if self._held is not None and event.type in ("text", "citation"):
                 self._held.append(event)
                 return
             if event.type == "approval" and (asked := self._asked(event)):

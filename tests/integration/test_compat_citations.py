@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.builtin_plugins.providers.transcripts import chunk
+from tests.integration.test_compat_agent import asked as of_agent
+from tests.integration.test_compat_agent import served as agents
+from tests.integration.test_compat_agent import text_of
 from tests.integration.test_compat_as_it_came import frames_of, relayed, streamed
+from tests.integration.test_compat_structured import BAD, GOOD, formed
+from tests.support.script import USAGE, call
 
+from hookgate import Citation, StopEvent, TextDelta, UsageEvent
+
+BROUGHT = frozenset(("provider:tool",))
 URL, TITLE, SOURCE = "https://example.org/a", "About A", "A is A."
 FIRST, SECOND = "First. ", "A is so 😀."
 START, END = len(FIRST), len(FIRST + SECOND)
@@ -241,3 +250,67 @@ async def test_one_that_is_the_gateways_own_is_not_sent_to_an_upstream_of_messag
         assert status == 200, why
     (said,) = upstream.requests[1]["messages"][1]["content"]
     assert said == {"type": "text", "text": FIRST + SECOND}
+
+
+PAGE = Citation(url=URL, title=TITLE, cited=SOURCE, start=START, end=END, taint=BROUGHT)
+RESTS = [TextDelta(FIRST), TextDelta(SECOND), PAGE, UsageEvent(USAGE), StopEvent("end")]
+MODES = {"assist": "informed", "agent": "agent/main"}
+ALIASES = {"informed": {"to": "script/one", "mode": "assist", "tools": ["clock"]}}
+
+
+def shown(wire: str, answer: dict[str, Any]) -> tuple[str, list[Any]]:
+    """Return an answer's text, and the places of it that its citations name."""
+    said = text_of(PATHS[wire], answer)
+    notes = [one.get("url_citation", one) for one in notes_in(wire, answer)]
+    if wire == "messages":
+        return said, [one["url"] for one in notes]
+    return said, [said[one["start_index"] : one["end_index"]] for one in notes]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("wire", PATHS)
+async def test_in_each_mode_they_are_told_behind_what_was_said_in_hidden_rounds(
+    wire: str, mode: str, tmp_path: Path
+) -> None:
+    look = [TextDelta("I look."), *call(("h1", "clock", {"text": "noon"}))]
+    plugin = {"compat": {"aliases": ALIASES}}
+    async with agents(tmp_path, look, RESTS, plugin=plugin) as (one, script):
+        status, told = await one.post(PATHS[wire], of_agent(PATHS[wire], model=MODES[mode]))
+        assert status == 200, told
+    rested = URL if wire == "messages" else SECOND
+    assert shown(wire, told) == (f"I look.\n\n{FIRST}{SECOND}", [rested])
+    assert len(script.requests) == 2
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_in_each_mode_they_taint_the_calls_of_the_same_answer(
+    mode: str, tmp_path: Path
+) -> None:
+    step = [*RESTS[:3], *call(("c1", "Bash", {"command": "ls"}))]
+    plugin = {"compat": {"aliases": ALIASES}, "policy": {"allow": ["Bash"]}}
+    async with agents(tmp_path, step, plugin=plugin) as (one, _):
+        await one.post("/v1/messages", of_agent("/v1/messages", model=MODES[mode]))
+        _, found = await one.get("/v1/audit")
+    (row,) = [row for row in found["entries"] if row["kind"] == "tool_decided"]
+    assert "provider:tool" in row["data"]["taint"]
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("wire", PATHS)
+async def test_those_of_an_answer_in_a_form_are_told_with_it_and_no_others(
+    wire: str, stream: bool, tmp_path: Path
+) -> None:
+    first = replace(PAGE, url=f"{URL}/first", start=0, end=3)
+    bad = [TextDelta(BAD), first, UsageEvent(USAGE), StopEvent("end")]
+    good = [TextDelta(GOOD), replace(PAGE, start=1, end=7), UsageEvent(USAGE), StopEvent("end")]
+    path = PATHS[wire]
+    async with agents(tmp_path, bad, good) as (one, _):
+        if stream:
+            text = await streamed(one, path, formed(path, stream=True))
+        else:
+            _, told = await one.post(path, formed(path))
+            text = json.dumps(told)
+            rested = URL if wire == "messages" else GOOD[1:7]
+            assert shown(wire, told) == (GOOD, [rested])
+    assert (f"{URL}/first" in text, URL in text) == (False, True)
+    assert text.index(URL) > text.index("Ann")
