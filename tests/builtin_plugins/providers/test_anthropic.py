@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -507,14 +508,86 @@ TYPES = st.sampled_from(
 
 
 @given(st.lists(st.tuples(TYPES, JSON, JSON)))
-def test_whatever_comes_the_only_error_is_a_providers(events: Any) -> None:
-    read = Read()
+def test_whatever_comes_is_said_in_whole_events_or_is_the_providers_error(events: Any) -> None:
+    read, ended = Read(), 0
     for kind, inner, index in events:
         keys = ("delta", "content_block", "message", "usage", "error")
         try:
-            read({**dict.fromkeys(keys, inner), "type": kind, "index": index})
+            said = read({**dict.fromkeys(keys, inner), "type": kind, "index": index})
         except ProviderError:
             continue
+        ended += kind == "message_stop"
+        for one in said:
+            match one:
+                case TextDelta() | ReasoningDelta():
+                    assert one.text
+                case ToolUseEvent():
+                    # No call is told before its end, and none without a name.
+                    assert (kind, bool(one.id), bool(one.name)) == (
+                        "content_block_stop",
+                        True,
+                        True,
+                    )
+                case UsageEvent():
+                    assert min(one.usage.total_input, one.usage.total_output) >= 0
+        assert sum(isinstance(one, StopEvent) for one in said) == (kind == "message_stop")
+    assert read.reader.done == (ended > 0)
+
+
+PIECES = st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=3)
+PLAIN = st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=4)
+INPUTS = st.dictionaries(st.text(max_size=3), PLAIN | st.lists(PLAIN, max_size=2), max_size=3)
+BLOCKS = st.lists(
+    st.tuples(st.just("text"), PIECES)
+    | st.tuples(st.just("thinking"), PIECES)
+    | st.tuples(st.just("tool_use"), INPUTS, st.lists(st.integers(0, 60), max_size=3)),
+    max_size=4,
+)
+NOISE = st.sampled_from([{"type": "ping"}, {"type": "new_event", "index": 0}, {"type": None}])
+
+
+def block_of(index: int, block: Any) -> tuple[list[Any], list[ModelEvent]]:
+    """Return the events of a block, and what they say."""
+    kind = block[0]
+    begun: dict[str, Any] = {"type": kind}
+    said: list[ModelEvent] = []
+    if kind == "tool_use":
+        whole = json.dumps(block[1])
+        cuts = [0, *sorted(min(one, len(whole)) for one in block[2]), len(whole)]
+        begun |= {"id": f"t{index}", "name": "look", "input": {}}
+        deltas: list[dict[str, Any]] = [
+            {"type": "input_json_delta", "partial_json": whole[start:end]}
+            for start, end in pairwise(cuts)
+        ]
+        said.append(ToolUseEvent(id=f"t{index}", name="look", input=block[1]))
+    elif kind == "text":
+        deltas = [{"type": "text_delta", "text": one} for one in block[1]]
+        said += [TextDelta(one) for one in block[1]]
+    else:
+        deltas = [{"type": "thinking_delta", "thinking": one} for one in block[1]]
+        deltas.append({"type": "signature_delta", "signature": "s"})
+        signed = {"type": "thinking", "thinking": "".join(block[1]), "signature": "s"}
+        said += [ReasoningDelta(one) for one in block[1]]
+        said.append(OpaqueDelta(Opaque(provider="acme", data=signed)))
+    events = [
+        {"type": "content_block_start", "index": index, "content_block": begun},
+        *({"type": "content_block_delta", "index": index, "delta": one} for one in deltas),
+        {"type": "content_block_stop", "index": index},
+    ]
+    return events, said
+
+
+@given(BLOCKS, st.lists(st.tuples(st.integers(0, 40), NOISE), max_size=4))
+def test_an_answer_is_read_as_it_was_meant_wherever_it_is_cut(blocks: Any, noise: Any) -> None:
+    made = [block_of(index, block) for index, block in enumerate(blocks)]
+    events = [start({"input_tokens": 3}), *(one for some, _ in made for one in some)]
+    events += [end({"output_tokens": 2}), {"type": "message_stop"}]
+    for place, one in noise:
+        events.insert(min(place, len(events) - 1), one)
+    read = Read()
+    said = [one for one in read(*events) if not isinstance(one, UsageEvent)]
+    assert said == [*(one for _, some in made for one in some), StopEvent("end")]
+    assert (read.reader.done, read.complaints) == (True, [])
 
 
 def test_pictures_and_documents_stand_in_a_tools_result_and_sound_is_named() -> None:
