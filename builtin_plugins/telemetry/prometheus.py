@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter as Counted
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -84,9 +86,8 @@ class PrometheusFigures:
                 match series:
                     case Counter():
                         series.inc(sum(values))
-                    case Histogram():
-                        for value in values:
-                            series.observe(value)
+                    case Histogram() if values:
+                        _observe(series, values)
                     case Gauge() if values:
                         series.set(values[-1])
 
@@ -118,6 +119,17 @@ class PrometheusFigures:
                 )
             case "gauge":
                 return Gauge(name, text, labels, registry=self._registry)
+
+
+def _observe(series: Histogram, values: Sequence[float]) -> None:
+    """Have a histogram take values: what they add to each of its numbers at once.
+
+    The library takes one value at a time, with a lock for each number.
+    """
+    places = Counted(bisect_left(series._upper_bounds, value) for value in values)
+    for place, count in places.items():
+        series._buckets[place].inc(count)
+    series._sum.inc(sum(values))
 
 
 def _accepts_openmetrics(accept: str) -> bool:
