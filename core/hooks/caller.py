@@ -34,8 +34,9 @@ from hookgate.core.hooks.dispatch import (
     contracts_of,
     tightened,
 )
-from hookgate.core.hooks.limits import Watch, driven, rest
+from hookgate.core.hooks.limits import Watch, driven, parked, rest
 from hookgate.core.hooks.reports import CallSpan, FailureReports
+from hookgate.core.hooks.tasks import finish
 from hookgate.core.settings.schema import HookSettings
 from hookgate.hookspecs import Contract, hook_failed
 
@@ -209,6 +210,22 @@ class Hooks:
         """Call every implementation of a hook that returns nothing. Raises as `each`."""
         return self.each(spec, *args, **kwargs)
 
+    async def conclude(self, spec: Callable[P, None], /, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call every implementation, to its end also where the caller is cancelled meanwhile.
+
+        From the first one that awaits anything on they have a task of their own; see `finish`. Most
+        await nothing, and a task costs more than they do. Raises as `each`.
+        """
+        chain, watch = self._chains[spec], Watch()
+        watch.apart = True
+        dispatch = self._each(watch, chain, chain.bind(args, kwargs))
+        try:
+            dispatch.send(None)
+        except StopIteration:
+            return
+        watch.apart = False
+        await finish(driven(watch, dispatch))
+
     async def each_by_plugin(
         self, spec: Callable[P, R | None], /, *args: P.args, **kwargs: P.kwargs
     ) -> list[HookAnswer[R]]:
@@ -381,6 +398,8 @@ class Hooks:
                     if value.__class__ is CoroutineType:
                         watch.implementation = implementation
                         watch.coroutine = value
+                        if watch.apart:
+                            await parked()
                         value = await value
                     if value is None:
                         continue

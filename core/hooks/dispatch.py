@@ -28,7 +28,7 @@ from hookgate.core.domain.errors import (
     Problem,
     StartError,
 )
-from hookgate.core.hooks.limits import GRACE, Watch
+from hookgate.core.hooks.limits import GRACE, Watch, parked
 from hookgate.core.hooks.results import Expected, annotation_of, expected_of, members_of
 from hookgate.core.settings.schema import HookSettings
 from hookgate.core.settings.sections import nearest, problem
@@ -232,6 +232,8 @@ class Implementation:
             if value.__class__ is CoroutineType:
                 watch.implementation = self
                 watch.coroutine = value
+                if watch.apart:
+                    await parked()
                 value = await value
             if value is None or isinstance(value, self.chain.expected.classes):
                 return value
@@ -267,6 +269,8 @@ class Implementation:
         coroutine = _result(awaitable)
         watch.implementation = self
         watch.coroutine = coroutine
+        if watch.apart:
+            await parked()
         try:
             return await coroutine
         except BaseException as error:  # noqa: BLE001

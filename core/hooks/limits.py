@@ -58,10 +58,13 @@ class Watch:
     Attributes:
         implementation: Whose coroutine is being awaited.
         coroutine: That coroutine.
+        apart: Whether the dispatch is `parked` before it awaits anything, since that is to have
+            a task of its own.
     """
 
     implementation: Implementation
     coroutine: Coroutine[Any, Any, Any]
+    apart = False
     _outcome: Any = _PENDING
     _ended = False
 
@@ -95,6 +98,12 @@ class Watch:
 
 class _Driven(Exception):
     """Tells a dispatch that the implementation it awaits is over."""
+
+
+@types.coroutine
+def parked() -> Generator[None, None, None]:
+    """Hand a dispatch back to its driver, who goes on with it in another task."""
+    yield
 
 
 async def driven(watch: Watch, dispatch: Coroutine[Any, Any, Any]) -> Any:

@@ -833,3 +833,82 @@ def _step(coroutine: Coroutine[Any, Any, Any]) -> BaseException:
     with pytest.raises(RuntimeError) as caught:
         coroutine.send(None)
     return caught.value
+
+
+# -- what is concluded whatever happens to its caller --------------------------------------
+
+
+class Awaited:
+    """Something of a plugin's own that can be awaited."""
+
+    def __init__(self, work: Coroutine[Any, Any, None]) -> None:
+        self._work = work
+
+    def __await__(self) -> Any:
+        return self._work.__await__()
+
+
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize("hand_over", ["function", "coroutine", "awaitable"])
+def test_what_is_concluded_goes_on_when_its_caller_is_cancelled(
+    run: Run, hand_over: str, traced: bool
+) -> None:
+    async def main() -> None:
+        begun, go_on, done = asyncio.Event(), asyncio.Event(), list[str]()
+
+        async def waits(turn: Any) -> None:
+            begun.set()
+            await go_on.wait()
+            async with asyncio.timeout(10):  # of the task that it is in now
+                await asyncio.sleep(0)
+            done.append("waited")
+
+        def coroutine(turn: Any) -> Any:
+            return waits(turn)
+
+        def awaitable(turn: Any) -> Any:
+            return Awaited(waits(turn))
+
+        ways = {"function": waits, "coroutine": coroutine, "awaitable": awaitable}
+        hooks = hooks_of(
+            plugin(turn_ended=lambda turn: done.append("last")),
+            plugin(turn_ended=ways[hand_over]),
+            plugin(turn_ended=lambda turn: done.append("first")),
+        )
+        if traced:
+            hooks.spans = lambda span: None
+        task = asyncio.create_task(hooks.conclude(hookspecs.turn_ended, TURN))
+        await begun.wait()
+        task.cancel()
+        await asyncio.sleep(0)
+        assert not task.done()
+        go_on.set()
+        await asyncio.wait([task])
+        assert (task.cancelled(), done) == (True, ["first", "waited", "last"])
+
+    run(main())
+
+
+def test_what_is_concluded_has_no_task_of_its_own_where_nothing_waits(run: Run) -> None:
+    async def main() -> None:
+        tasks: list[Any] = []
+        one, other = (
+            plugin(turn_ended=lambda turn: tasks.append(asyncio.current_task())) for _ in range(2)
+        )
+        await hooks_of(one, other).conclude(hookspecs.turn_ended, TURN)
+        assert tasks == [asyncio.current_task()] * 2
+
+    run(main())
+
+
+def test_what_is_concluded_has_its_limit(run: Run) -> None:
+    async def main() -> None:
+        async def waits(turn: Any) -> None:
+            await forever()
+
+        hooks, failed = hooks_of(plugin(turn_ended=waits), limit=SHORT), list[str]()
+        hooks.failed = lambda failure: failed.append(failure.kind)
+        await hooks.conclude(hookspecs.turn_ended, TURN)
+        assert failed == ["timeout"]
+
+    run(main())

@@ -28,7 +28,7 @@ from hookgate.core.domain.models import (
 )
 from hookgate.core.domain.parts import Text
 from hookgate.core.domain.ports import BILLS
-from hookgate.core.hooks.tasks import finish, raise_if_cancelled, told
+from hookgate.core.hooks.tasks import raise_if_cancelled, told
 from hookgate.core.turn.model.media import passes, readable
 from hookgate.core.turn.model.streams import Filtered, StreamSource, close
 from hookgate.core.turn.tools.sound import at_least, note_usage, sound_usage
@@ -119,7 +119,8 @@ class ModelCall:
             try:
                 await self._close(stream)
             finally:
-                await finish(self._settle(ending))
+                hook = hookspecs.after_model_call
+                await hooks.conclude(hook, self.turn, self.request, ending, self.usage)
 
     def _check_model(self, request: ModelRequest) -> None:
         """Refuse a model that may not answer the turn's principal, whoever has put it there.
@@ -278,11 +279,6 @@ class ModelCall:
             if isinstance(error, asyncio.CancelledError):
                 raise_if_cancelled()
             self._host.log.warning("closing a stream failed", exc_info=error)
-
-    async def _settle(self, ending: Ending) -> None:
-        await self._host.hooks.notify(
-            hookspecs.after_model_call, self.turn, self.request, ending, self.usage
-        )
 
 
 def _as_changed(request: ModelRequest) -> ModelRequest:

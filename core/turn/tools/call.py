@@ -583,7 +583,7 @@ class ToolCalls:
             by=item.decision.by,
             **took,
         )
-        await finish(host.hooks.notify(hookspecs.tool_finished, turn, call, result))
+        await host.hooks.conclude(hookspecs.tool_finished, turn, call, result)
 
     @staticmethod
     def _over(turn: Turn, item: Call, result: ToolResult, call: ToolCall) -> None:
