@@ -70,7 +70,6 @@ from hookgate.builtin_plugins.memory.recall.lines import (
     blocks_of,
     fused,
     line_of,
-    worthy,
 )
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
@@ -306,7 +305,8 @@ def shown_of(question: Row, turns: Sequence[Hit], facts: Sequence[Hit], cut: flo
     def count(text: str) -> int:
         return -(-len(text) // 4)
 
-    hits = fused(facts, worthy(turns, cut))
+    least = cut * turns[0].score if turns else 0.0
+    hits = fused(facts, [hit for hit in turns if hit.score >= least])
     packing = Packing(SHOWN_TOKENS, count, ())
     for hit in hits:
         if not packing.full:

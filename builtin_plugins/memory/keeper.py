@@ -40,7 +40,7 @@ from hookgate.builtin_plugins.memory.facts.removal import forget_all, forget_fac
 from hookgate.builtin_plugins.memory.facts.rows import add_note
 from hookgate.builtin_plugins.memory.facts.search import search, standing
 from hookgate.builtin_plugins.memory.recall.episodes import Episodes
-from hookgate.builtin_plugins.memory.recall.lines import fused, worthy
+from hookgate.builtin_plugins.memory.recall.lines import CUT, fused
 from hookgate.builtin_plugins.memory.recall.turns import forget_pieces, touch_cursor
 from hookgate.builtin_plugins.memory.scopes import Scope, own_scopes, scopes_of
 from hookgate.builtin_plugins.memory.settings import MemorySettings
@@ -325,12 +325,12 @@ class Keeper:
             moment=moment,
             also=known if some else None,
             floor=None if turn is None else lambda near: setattr(turn, "near", near),
+            worth=0.0 if turn is None else CUT,
         )
         if empty:
             episodes.note_no_facts(empty, moment)
         facts = [hit for hit in facts if hit.kind == "note" or hit.turn not in without]
         if turn is not None:
-            turns = worthy(turns)
             told = {(hit.scope, hit.id) for hit in turn.orders}
             facts = [hit for hit in facts if (hit.scope, hit.id) not in told]
         if turn is not None and turn.near is not None:

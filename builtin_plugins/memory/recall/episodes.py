@@ -244,6 +244,7 @@ class Episodes:
         moment: Moment | None = None,
         also: Callable[[Connection], object] | None = None,
         floor: Callable[[float], object] | None = None,
+        worth: float = 0.0,
     ) -> list[Hit]:
         """Return the turns of `scopes` that answer `query`, the best first.
 
@@ -258,6 +259,7 @@ class Episodes:
             floor: Called where the message is below the floor of relevance, as small talk is, so
                 that no turn is found for it, with how near it came; None for no floor. It takes an
                 embedder. With one, what the user has only asked is not found either.
+            worth: The share of the best one's score that a hit must come to.
 
         Raises:
             StoreError: The store cannot be read.
@@ -282,8 +284,7 @@ class Episodes:
         speakers = list(dict.fromkeys(one for index in indexes for one in index.speakers))
         asked = read_query(query, self._now(), speakers)
         may = not changed and any(
-            index.answers(asked.words, index.of_turns(without), near=embedder is not None)
-            for index in indexes
+            index.answers(asked.words, without, near=embedder is not None) for index in indexes
         )
         if not asked.words or not (changed or may):
             if also is not None:
@@ -291,7 +292,14 @@ class Episodes:
             return []
         wanted = await self._with_vectors(asked, query, speakers)
         chatter = None if floor is None else self._chatter.get(fingerprint)
-        best = partial(rank, limit=limit, as_of=as_of, chatter=chatter, answers=floor is not None)
+        best = partial(
+            rank,
+            limit=limit,
+            as_of=as_of,
+            chatter=chatter,
+            answers=floor is not None,
+            worth=worth,
+        )
 
         def work(connection: Connection) -> list[Hit]:
             with _brought_up(connection, indexes, changed, fingerprint):

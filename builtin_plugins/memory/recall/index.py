@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from hookgate.builtin_plugins.memory.domain import ASSISTANT
 from hookgate.kit.modules import np
@@ -74,6 +74,43 @@ class _Column:
         if self.room is None:
             return np.zeros((0, self.width) if self.width else 0, self.dtype)
         return self.room[: self.used]
+
+
+class Postings(NamedTuple):
+    """Which rows hold which of some words: word by word, and for each in the order of the rows.
+
+    Attributes:
+        which: The place of each word among those that were asked for.
+        rows: A row that holds it.
+        counts: How often.
+    """
+
+    which: Ints
+    rows: Ints
+    counts: Floats
+
+
+class Vectors(NamedTuple):
+    """Vectors of rows, of any length.
+
+    Attributes:
+        wide: The vectors.
+        scales: What brings each to length 1.
+    """
+
+    wide: Floats
+    scales: Floats
+
+    def likeness(self, direction: Floats) -> Floats:
+        """Return the cosine of each with `direction`, where it is above zero."""
+        # Not as a product with a matrix, which would be shared out among threads.
+        cosines: Floats = np.vecdot(self.wide, direction)
+        cosines *= self.scales
+        return np.maximum(cosines, 0, out=cosines)
+
+    def units(self, places: Ints) -> Floats:
+        """Return some of them, of length 1."""
+        return self.wide[places] * self.scales[places, None]
 
 
 @dataclass(slots=True)
@@ -262,57 +299,43 @@ class TurnIndex:
 
     # -- reading ------------------------------------------------------------------------
 
-    def of_turns(self, turns: Collection[str]) -> list[int]:
-        """Return the places of what was said in `turns`."""
+    def of_turns(self, turns: Collection[str]) -> npt.NDArray[np.bool_]:
+        """Return which rows were said in `turns`."""
         found = np.zeros(len(self), bool)
         for turn in turns:
             found |= self.turns == hash(turn)
-        places: list[int] = self.places[found].tolist()
-        return places
+        return found
 
-    def answers(self, words: Collection[int], without: Collection[int], *, near: bool) -> bool:
+    def answers(self, words: Collection[int], without: Collection[str], *, near: bool) -> bool:
         """Whether any row may answer a message.
 
         Args:
             words: The numbers of its words.
-            without: The places of rows that are left out.
+            without: The turns that are left out.
             near: Whether one may that holds none of its words.
         """
-        return len(self) > len(without) and (near or not self._postings.keys().isdisjoint(words))
+        if not near and self._postings.keys().isdisjoint(words):
+            return False
+        return not self.of_turns(without).all()
 
     def terms(self, row: int) -> npt.NDArray[np.uint32]:
         """Return the numbers of the words of a row, in their order."""
         found: npt.NDArray[np.uint32] = self._terms.rows[self.starts[row] : self.starts[row + 1]]
         return found
 
-    def postings(self, word: int) -> tuple[Ints, Floats]:
-        """Return the rows that hold a word, and how often each does."""
-        kept = self._postings.get(word)
-        if kept is None:
-            return np.zeros(0, np.int64), np.zeros(0, np.float32)
-        # A copy: an array that lends its memory out cannot grow.
-        packed = np.array(kept, np.uint32)
-        return (packed >> 8).astype(np.int64), (packed & 0xFF).astype(np.float32)
+    def postings(self, words: Sequence[int]) -> Postings:
+        """Return which rows hold which of some words."""
+        kept = [self._postings.get(word, b"") for word in words]
+        packed = np.frombuffer(b"".join(kept), np.uint32)
+        which = np.arange(len(words)).repeat([len(one) for one in kept])
+        return Postings(which, (packed >> 8).astype(np.int64), (packed & 0xFF).astype(np.float32))
 
-    def with_pair(self, first: int, second: int, most: int) -> Ints:
-        """Return the rows in which two words follow each other, of the latest `most` with both."""
-        rows, others = self.postings(first)[0], self.postings(second)[0]
-        if not len(rows) or not len(others):
-            return rows[:0]
-        marked = np.zeros(len(self), bool)
-        marked[rows] = True
-        both = others[marked[others]][-most:]
-        if not len(both):
-            return both
-        # The words of those rows, one row behind the other.
-        lengths = self.lengths[both]
+    def terms_of(self, rows: Ints) -> tuple[npt.NDArray[np.uint32], Ints]:
+        """Return the words of rows, one row behind the other, and the place in `rows` of each."""
+        lengths = self.lengths[rows]
         ends = lengths.cumsum()
-        places = np.arange(ends[-1]) + (self.starts[both] - ends + lengths).repeat(lengths)
-        terms, owners = self._terms.rows[places], both.repeat(lengths)
-        together = (terms[:-1] == first) & (terms[1:] == second) & (owners[:-1] == owners[1:])
-        found: Ints = owners[:-1][together]
-        # Each of them once; they are in order.
-        return found[np.concatenate([[True], found[1:] != found[:-1]])] if len(found) else found
+        places = np.arange(ends[-1]) + (self.starts[rows] - ends + lengths).repeat(lengths)
+        return self._terms.rows[places], np.arange(len(rows)).repeat(lengths)
 
     def held(self, word: int) -> int:
         """Return how many rows hold a word."""
@@ -330,8 +353,8 @@ class TurnIndex:
         found: npt.NDArray[np.bool_] = self._norms.rows > 0
         return found if self.dimension else np.zeros(len(self), bool)
 
-    def vectors(self, rows: Ints | None) -> Floats:
-        """Return the vectors of rows, of length 1; of one without a vector zeros.
+    def vectors(self, rows: Ints | None) -> Vectors:
+        """Return the vectors of rows; of one without a vector zeros.
 
         Args:
             rows: The rows; None for all.
@@ -339,9 +362,7 @@ class TurnIndex:
         assert self._vectors is not None, "see dimension"
         kept = self._vectors.rows if rows is None else self._vectors.rows[rows]
         norms = self._norms.rows if rows is None else self._norms.rows[rows]
-        wide: Floats = kept.astype(np.float32)
-        wide *= (1 / np.maximum(norms, 1))[:, None]
-        return wide
+        return Vectors(kept.astype(np.float32), 1 / np.maximum(norms, 1))
 
     def vector(self, row: int) -> Floats | None:
         """Return the vector of a row, of length 1; None where it has none."""

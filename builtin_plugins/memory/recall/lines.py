@@ -26,7 +26,9 @@ LEAST_TOKENS = 8
 MORE = "[More of it]"
 
 CUT = 0.5
-"""What a turn has to be worth for a line, beside the best one."""
+"""What a turn has to be worth for a line, beside the best one. Not so a fact: it is short, and what
+it is asked by says little of how much it matters; an allergy is recalled beside the name of whom
+one has dinner with."""
 
 MOST_LINES = 200
 """Lines that are looked at for one context."""
@@ -42,16 +44,6 @@ def fused(*found: Sequence[Hit]) -> list[Hit]:
     placed = [(place, hit) for hits in found for place, hit in enumerate(hits)]
     placed.sort(key=itemgetter(0))
     return [hit for _, hit in placed]
-
-
-def worthy(turns: Sequence[Hit], cut: float = CUT) -> list[Hit]:
-    """Return the turns of a search that are worth a line, the best first.
-
-    A fact is short, and what it is asked by says little of how much it matters: an allergy is
-    recalled beside the name of whom one has dinner with.
-    """
-    least = cut * turns[0].score if turns else 0.0
-    return [hit for hit in turns if hit.score >= least]
 
 
 @dataclass(slots=True)

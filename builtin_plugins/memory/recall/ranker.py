@@ -13,16 +13,21 @@ those that the others had led to; what made no difference is not here.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import pairwise
-from math import log
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER
-from hookgate.builtin_plugins.memory.recall.index import NONE, SAYS_NOTHING, Floats, Ints, TurnIndex
+from hookgate.builtin_plugins.memory.recall.index import (
+    NONE,
+    SAYS_NOTHING,
+    Floats,
+    Ints,
+    Postings,
+    TurnIndex,
+    Vectors,
+)
 from hookgate.builtin_plugins.memory.recall.query import Query, speakers_in
 from hookgate.builtin_plugins.memory.recall.words import Signs, numbers_of, terms_of_name
 from hookgate.kit.modules import np
@@ -30,6 +35,12 @@ from hookgate.kit.vectors import idleness
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+    Mask: TypeAlias = npt.NDArray[np.bool_]
+
+# As numbers: an array takes ten times as long with a flag.
+_ASKS, _ONLY_ASKS = int(Signs.ASKS), int(Signs.ONLY_ASKS)
+_TIME, _NOTHING_ELSE = int(Signs.TIME), int(Signs.NOTHING_ELSE)
 
 _Best: TypeAlias = tuple[int, int, float]
 """A turn's index, its place among those that are scored, and its score."""
@@ -113,10 +124,11 @@ def rank(
     query: Query,
     limit: int,
     as_of: datetime | None = None,
-    without: Sequence[Collection[int]] = (),
+    without: Sequence[Mask] = (),
     chatter: Floats | None = None,
     *,
     answers: bool = False,
+    worth: float = 0.0,
 ) -> list[Found] | float:
     """Return the turns that answer `query` best, the best first.
 
@@ -125,11 +137,11 @@ def rank(
         query: The message, read.
         limit: How many at most.
         as_of: Leaves out what was said later.
-        without: For each index the places of turns that are left out. What flows from them
-            flows all the same.
+        without: For each index which rows are left out. What flows from them flows all the same.
         chatter: The vectors of small talk, where there is a floor of relevance.
         answers: Whether only what may answer is wanted: no message of the user that asks, and says
             nothing else. What flows from it flows: an answer stands behind it.
+        worth: The share of the best one's score that a turn must come to.
 
     Returns:
         None of them where the message says nothing that could be looked for, or no turn has any
@@ -140,7 +152,7 @@ def rank(
     spoken_of = {one for index in indexes for one in index.speakers}
     named = speakers_in(query.text, spoken_of)
     direction = direction_of(query)
-    weights = weights_of(indexes, dict.fromkeys(query.words, 1.0))
+    weights = weights_of(indexes, [*query.words])
     until = None if as_of is None else int(as_of.timestamp() * 1_000_000)
     scored = [scored_alone(index, query, weights, direction, until) for index in indexes]
     if not any(one.words.any() or one.meaning.max(initial=0) >= NEAR for one in scored):
@@ -148,12 +160,11 @@ def rank(
     if answers:
         for one in scored:
             one.leave_out_questions()
-    hidden = [
-        np.isin(one.taken(one.index.places), list(places)) | one.asks
-        for one, places in zip(scored, without or [()] * len(scored), strict=True)
-    ]
+    hidden = [one.asks for one in scored]
+    if without:
+        hidden = [one.asks | one.taken(rows) for one, rows in zip(scored, without, strict=True)]
     if chatter is not None:
-        near = _relevance(scored, hidden, query, chatter)
+        near = _relevance(scored, hidden, query, weights, chatter)
         if near < FLOOR:
             return near
     if len(named) == 1:
@@ -161,12 +172,23 @@ def rank(
     _flow(scored)
     if _feed_back(scored, query, direction):
         _flow(scored)
+    nearly = [0.75 * float(one.meaning.max(initial=0)) or np.inf for one in scored]
     for one, left_out in zip(scored, hidden, strict=True):
         one.sum[left_out] = -np.inf
-    nearly = [0.75 * float(one.meaning.max(initial=0)) or np.inf for one in scored]
+    best = _best(scored, limit)
+    best = [one for one in best if one[2] >= worth * best[0][2]] if worth else best
+    held = [
+        _words_in(one, [place for of, place, _ in best if of == at], query)
+        for at, one in enumerate(scored)
+    ]
     return [
-        Found(at, scored[at].row(place), score, _why(scored[at], place, query, named, nearly[at]))
-        for at, place, score in _best(scored, limit)
+        Found(
+            at,
+            scored[at].row(place),
+            score,
+            _why(scored[at], place, held[at][place], query, named, nearly[at]),
+        )
+        for at, place, score in best
     ]
 
 
@@ -175,8 +197,9 @@ def rank(
 
 def _relevance(
     scored: Sequence[Scored],
-    hidden: Sequence[npt.NDArray[np.bool_]],
+    hidden: Sequence[Mask],
     query: Query,
+    weights: Floats,
     chatter: Floats,
 ) -> float:
     """Return how near a turn that may be shown is to a message that is no small talk.
@@ -194,15 +217,13 @@ def _relevance(
             return np.inf
         word = max(word, float(words.max(initial=0)))
         if one.vectors is not None:
-            near = likeness(one.vectors, query.vector)
+            near = one.vectors.likeness(query.vector)
             near[left_out[chosen_of(one.near)]] = 0
             best = np.argsort(-near)[:LOOKED_AT]
             if idle >= IDLE:
-                near[best[idleness(one.vectors[best], chatter) >= IDLE]] = 0
+                near[best[idleness(one.vectors.units(best), chatter) >= IDLE]] = 0
             cosine = max(cosine, float(near[best].max(initial=0)))
-    indexes = [one.index for one in scored]
-    all_words = (K1 + 1) * sum(_weight(indexes, number) for number in query.words)
-    return cosine + SHARE * word / all_words - CHATTER * idle
+    return cosine + SHARE * word / ((K1 + 1) * float(weights.sum())) - CHATTER * idle
 
 
 # -- what it gets from others ------------------------------------------------------------
@@ -234,7 +255,7 @@ def _flow(scored: Sequence[Scored]) -> None:
         one.own, one.sum = own, sums
 
 
-def _most(values: Floats, among: npt.NDArray[np.bool_]) -> float:
+def _most(values: Floats, among: Mask) -> float:
     return float(values[among].max(initial=0))
 
 
@@ -242,33 +263,51 @@ def _feed_back(scored: Sequence[Scored], query: Query, direction: Floats | None)
     """Add what the best turns say; return whether that is anything."""
     indexes = [one.index for one in scored]
     best = _best(scored, FEEDBACK_TURNS)
-    held: Counter[int] = Counter()
-    for at, place, score in best:
-        share = score / best[0][2] if best[0][2] > 0 else 0.0
-        for word in set(indexes[at].terms(scored[at].row(place)).tolist()):
-            held[word] += share  # type: ignore[assignment]
+    if not best:
+        return False
+    held, shares = _held_by(scored, best)
+    often = shares > FEEDBACK_HELD
     speakers = {name for one in indexes for name in one.speakers}
     names = {number for name in speakers for number in numbers_of(terms_of_name(name))}
     more = {
-        word: float(share)
-        for word, share in held.items()
-        if share > FEEDBACK_HELD and word not in query.words and word not in names
+        word: share
+        for word, share in zip(held[often].tolist(), shares[often].tolist(), strict=True)
+        if word not in query.words and word not in names
     }
     # Where no turn has any word of the message, others would decide by themselves.
     if not any(index.held(word) for index in indexes for word in query.words):
         more = {}
+    weighed = weights_of(indexes, [*more]).tolist()
     telling = sorted(
-        ((weight, word) for word, weight in weights_of(indexes, more).items()), reverse=True
-    )[:FEEDBACK_WORDS]
+        ((share * weight, weight, word) for (word, share), weight in
+         zip(more.items(), weighed, strict=True)), reverse=True
+    )[:FEEDBACK_WORDS]  # fmt: skip
     if telling:
-        most = telling[0][0]
-        scale = {word: FEEDBACK_WORD * weight / most for weight, word in telling}
-        weights = weights_of(indexes, scale)
+        most, words = telling[0][0], [word for *_, word in telling]
+        weights = np.array([FEEDBACK_WORD * share / most * weight for share, weight, _ in telling])
         for one in scored:
-            one.words = one.words + one.taken(by_words(one.index, weights))
+            found = one.index.postings(words)
+            one.words = one.words + one.taken(by_words(one.index, found, weights))
     if direction is not None:
         _add_meaning(scored, best[:MEANING_TURNS])
     return bool(telling) or direction is not None
+
+
+def _held_by(scored: Sequence[Scored], best: Sequence[_Best]) -> tuple[Ints, npt.NDArray[Any]]:
+    """Return the words of the best turns, and how much of these turns holds each."""
+    scores = np.array([score for *_, score in best])
+    shares = scores / scores[0] if scores[0] > 0 else np.zeros(len(best))
+    pairs = []
+    for at, one in enumerate(scored):
+        ours = [(seat, one.row(place)) for seat, (of, place, _) in enumerate(best) if of == at]
+        if ours:
+            seats, rows = np.array(ours).T
+            terms, owners = one.index.terms_of(rows)
+            pairs.append(seats[owners] << 32 | terms)
+    # Each turn holds a word once.
+    seats, held = np.divmod(np.unique(np.concatenate(pairs)), 1 << 32)
+    words, places = np.unique(held, return_inverse=True)
+    return words, np.bincount(places, shares[seats])
 
 
 def _add_meaning(scored: Sequence[Scored], best: Sequence[_Best]) -> None:
@@ -277,10 +316,10 @@ def _add_meaning(scored: Sequence[Scored], best: Sequence[_Best]) -> None:
     middle = [vector for vector in vectors if vector is not None]
     if not middle:
         return
-    towards = unit(np.mean(middle, axis=0))
+    towards = unit(np.sum(middle, axis=0))
     for one in scored:
         if one.vectors is not None:
-            one.meaning[chosen_of(one.near)] += FEEDBACK_MEANING * likeness(one.vectors, towards)
+            one.meaning[chosen_of(one.near)] += FEEDBACK_MEANING * one.vectors.likeness(towards)
 
 
 # -- the best ------------------------------------------------------------------------------
@@ -308,13 +347,31 @@ def _best(scored: Sequence[Scored], limit: int) -> list[_Best]:
     return [(at, row, -score) for score, _, at, row in found[:limit]]
 
 
+def _words_in(one: Scored, places: Sequence[int], query: Query) -> dict[int, list[str]]:
+    """Return the words of the message that some turns hold, in its order, as reasons."""
+    reasons = [f"word: {word}" for word in query.words.values()]
+    seats = np.full(len(one.index), NONE)
+    seats[[one.row(place) for place in places]] = np.arange(len(places))
+    owners = seats[one.found.rows]
+    there = np.flatnonzero(owners != NONE)
+    there = there[owners[there].argsort(kind="stable")]
+    ends = owners[there].searchsorted(np.arange(len(places)), side="right").tolist()
+    said = [reasons[which] for which in one.found.which[there].tolist()]
+    return {
+        place: said[start:end] for place, start, end in zip(places, [0, *ends], ends, strict=False)
+    }
+
+
 def _why(
-    one: Scored, place: int, query: Query, named: Sequence[str], nearly: float
+    one: Scored,
+    place: int,
+    reasons: list[str],
+    query: Query,
+    named: Sequence[str],
+    nearly: float,
 ) -> tuple[str, ...]:
-    """Say in words what spoke for a turn."""
+    """Say in words what spoke for a turn, beside the reasons that its words are."""
     index, row = one.index, one.row(place)
-    terms = set(index.terms(row).tolist())
-    reasons = [f"word: {word}" for number, word in query.words.items() if number in terms]
     if one.meaning[place] >= nearly:
         reasons.append("means nearly the same")
     speaker = index.speakers[index.speaker[row]]
@@ -339,6 +396,7 @@ class Scored:
 
     Attributes:
         index: The scope's index.
+        found: Where it holds the words of the message.
         rows: Which of its rows these are; None for all.
         later: Which are left out, as they were said later than asked for; None for none.
         signs: See `TurnIndex.signs`.
@@ -359,8 +417,9 @@ class Scored:
     """
 
     index: TurnIndex
+    found: Postings
     rows: Ints | None
-    later: npt.NDArray[np.bool_] | None
+    later: Mask | None
     signs: Ints
     sitting: Ints
     before: Ints
@@ -371,9 +430,9 @@ class Scored:
     flat: Floats
     from_before: Floats
     from_after: Floats
-    asks: npt.NDArray[np.bool_]
+    asks: Mask
     near: Ints | None = None
-    vectors: Floats | None = None
+    vectors: Vectors | None = None
     own: Floats = field(init=False)
     sum: Floats = field(init=False)
 
@@ -381,9 +440,10 @@ class Scored:
     def of(
         cls,
         index: TurnIndex,
+        found: Postings,
         words: Floats,
         rows: Ints | None,
-        later: npt.NDArray[np.bool_] | None,
+        later: Mask | None,
     ) -> Scored:
         """Begin with what is known by words of all turns of a scope."""
         before, after = index.before, index.after
@@ -394,7 +454,7 @@ class Scored:
             before, after = places[before[rows]], places[after[rows]]
         chosen = chosen_of(rows)
         signs = index.signs[chosen]
-        asked = moved(((signs & Signs.ASKS) > 0).astype(np.float32), before)
+        asked = moved(((signs & _ASKS) > 0).astype(np.float32), before)
         # The assistant answers what was said before, and what comes next is another matter.
         answers = np.zeros(len(signs), bool)
         if ASSISTANT in index.speakers:
@@ -404,6 +464,7 @@ class Scored:
         from_after = np.where(answers, FROM_BEFORE, FROM_AFTER)
         return cls(
             index=index,
+            found=found,
             rows=rows,
             later=None if later is None else later[chosen],
             signs=signs,
@@ -414,7 +475,7 @@ class Scored:
             meaning=np.zeros(len(signs), np.float32),
             asks=np.zeros(len(signs), bool),
             known=np.zeros(len(signs), np.float32),
-            flat=np.float32(-ONLY_ASKS) * ((signs & Signs.ONLY_ASKS) > 0),
+            flat=np.float32(-ONLY_ASKS) * ((signs & _ONLY_ASKS) > 0),
             from_before=(speaks * from_before).astype(np.float32),
             from_after=(speaks * from_after).astype(np.float32),
         )
@@ -424,7 +485,7 @@ class Scored:
         speakers = self.index.speakers
         if USER in speakers:
             theirs = self.taken(self.index.speaker) == speakers.index(USER)
-            self.asks = theirs & ((self.signs & Signs.NOTHING_ELSE) > 0)
+            self.asks = theirs & ((self.signs & _NOTHING_ELSE) > 0)
 
     def row(self, at: int) -> int:
         """Return the row of the index that stands at a place."""
@@ -438,7 +499,7 @@ class Scored:
 def scored_alone(
     index: TurnIndex,
     query: Query,
-    weights: dict[int, float],
+    weights: Floats,
     direction: Floats | None,
     until: int | None,
 ) -> Scored:
@@ -451,8 +512,9 @@ def scored_alone(
         direction: Which way its vector points: see `direction_of`.
         until: Leaves out what was said later, in microseconds since 1970.
     """
-    words = by_words(index, weights)
-    _add_pairs(index, list(query.words), words)
+    found = index.postings([*query.words])
+    words = by_words(index, found, weights)
+    _add_pairs(index, [*query.words], found, words)
     later = None if until is None else index.at > until
     if later is not None:
         words[later] = 0
@@ -461,13 +523,13 @@ def scored_alone(
     near = None
     if len(index) > ALL_ROWS:
         near = _near(index, direction, words, later)
-    one = Scored.of(index, words, None if near is None else _around(index, near), later)
+    one = Scored.of(index, found, words, None if near is None else _around(index, near), later)
     if direction is not None:
         one.vectors = index.vectors(near)
         one.near = near if one.rows is None or near is None else np.searchsorted(one.rows, near)
-        one.meaning[chosen_of(one.near)] = likeness(one.vectors, direction)
+        one.meaning[chosen_of(one.near)] = one.vectors.likeness(direction)
     if query.asks_when:
-        one.known += TIME_SAID * ((one.signs & Signs.TIME) > 0)
+        one.known += TIME_SAID * ((one.signs & _TIME) > 0)
     if query.spans:
         one.known += TIME_NAMED * _in_spans(one.taken(index.at), query)
     return one
@@ -482,45 +544,72 @@ def add_speaker(scored: Sequence[Scored], name: str) -> None:
             one.flat += SPEAKER_ITSELF * theirs
 
 
-def weights_of(indexes: Sequence[TurnIndex], words: dict[int, float]) -> dict[int, float]:
+def weights_of(indexes: Sequence[TurnIndex], words: Sequence[int]) -> Floats:
     """Return what each word counts for: more, the fewer turns hold it."""
-    return {
-        word: share * _weight(indexes, word)
-        for word, share in words.items()
-        if any(index.held(word) for index in indexes)
-    }
-
-
-def _weight(indexes: Sequence[TurnIndex], word: int) -> float:
     turns = sum([len(index) for index in indexes])
-    held = sum([index.held(word) for index in indexes])
-    return log(1 + (turns - held + 0.5) / (held + 0.5))
+    held = np.array([sum([index.held(word) for index in indexes]) for word in words], float)
+    return np.log(1 + (turns - held + 0.5) / (held + 0.5))
 
 
-def by_words(index: TurnIndex, weights: dict[int, float]) -> Floats:
-    """Return the BM25 score of every turn of a scope."""
-    scores = np.zeros(len(index), np.float32)
+def by_words(index: TurnIndex, found: Postings, weights: Floats) -> Floats:
+    """Return the BM25 score of every turn of a scope.
+
+    Args:
+        index: The scope's index.
+        found: Where it holds some words.
+        weights: What each of them counts for.
+    """
     mean = max(index.total / max(len(index), 1), 1.0)
-    for word, weight in weights.items():
-        rows, counts = index.postings(word)
-        norms = K1 * (1 - B + B * index.lengths[rows] / mean)
-        scores[rows] += (weight * (K1 + 1)) * counts / (counts + norms)
-    return scores
+    norms = K1 * (1 - B + B * index.lengths[found.rows] / mean)
+    parts = (K1 + 1) * weights[found.which] * found.counts / (found.counts + norms)
+    return np.bincount(found.rows, parts, len(index)).astype(np.float32)
 
 
-def _add_pairs(index: TurnIndex, words: Sequence[int], scores: Floats) -> None:
+def _add_pairs(index: TurnIndex, words: Sequence[int], found: Postings, scores: Floats) -> None:
     """Add to `scores` what words count for that follow each other as in the query."""
-    for first, second in pairwise(words):
-        together = index.with_pair(first, second, PAIR_ROWS)
-        if len(together):
-            scores[together] += PAIR * log(1 + len(index) / len(together))
+    several = np.bincount(found.rows, minlength=len(index)) > 1
+    rows, among = np.flatnonzero(several), several[found.rows]
+    held = np.zeros((len(words), len(rows)), bool)
+    held[found.which[among], (several.cumsum() - 1)[found.rows[among]]] = True
+    both = held[:-1] & held[1:]
+    for pair in np.flatnonzero(both.sum(axis=1) > PAIR_ROWS):
+        both[pair, np.flatnonzero(both[pair])[:-PAIR_ROWS]] = False
+    here = both.any(axis=0)
+    if not here.any():
+        return
+    rows, both = rows[here], both[:, here]
+    terms, owners = index.terms_of(rows)
+    which = _places_of(terms, words)
+    follows = (which[:-1] > 0) & (which[1:] == which[:-1] + 1) & (owners[1:] == owners[:-1])
+    at = np.flatnonzero(follows)
+    together = np.zeros_like(both)
+    together[which[at] - 1, owners[at]] = True
+    together &= both
+    counts = together.sum(axis=1)
+    pairs, places = np.nonzero(together)
+    parts = PAIR * np.log(1 + len(index) / counts[pairs])
+    scores += np.bincount(rows[places], parts, len(index)).astype(np.float32)
+
+
+def _places_of(terms: npt.NDArray[np.uint32], words: Sequence[int]) -> Ints:
+    """Return the place of each of `terms` among `words`, from 1; 0 of what is none of them."""
+    known = np.array([0, *words], np.uint32)
+    # By their lower halves, which two words seldom share.
+    seats = np.zeros(1 << 16, np.int64)
+    halves = known[1:] & 0xFFFF
+    seats[halves] = np.arange(1, len(known))
+    places = seats.take(terms & 0xFFFF)
+    places[known[places] != terms] = 0
+    for lost in np.flatnonzero(seats[halves] != np.arange(1, len(known))):
+        places[terms == known[lost + 1]] = lost + 1
+    return places
 
 
 def _near(
     index: TurnIndex,
     direction: Floats | None,
     words: Floats,
-    later: npt.NDArray[np.bool_] | None,
+    later: Mask | None,
 ) -> Ints:
     """Return the rows of a large scope that have most of the words, or seem nearest."""
     worded = np.flatnonzero(words)
@@ -564,13 +653,6 @@ def direction_of(query: Query) -> Floats | None:
         basis = np.linalg.qr(np.stack(query.names).T)[0]
         direction = np.asarray(direction - basis @ (basis.T @ direction), np.float32)
     return unit(direction)
-
-
-def likeness(vectors: Floats, direction: Floats) -> Floats:
-    """Return the cosine of each of `vectors` with `direction`, where it is above zero."""
-    # Not by the linear algebra library, which would share so little out among threads.
-    cosines: Floats = np.maximum(np.einsum("ij,j->i", vectors, direction), 0)
-    return cosines
 
 
 def unit(vector: Floats) -> Floats:
