@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection, bindparam, select
 
@@ -33,12 +33,6 @@ from hookgate.builtin_plugins.memory.domain import (
     Note,
     Utterance,
 )
-from hookgate.builtin_plugins.memory.facts.clauses import Assertion
-from hookgate.builtin_plugins.memory.facts.exchange import import_rows
-from hookgate.builtin_plugins.memory.facts.learner import learn, take
-from hookgate.builtin_plugins.memory.facts.removal import forget_all, forget_facts, forget_said
-from hookgate.builtin_plugins.memory.facts.rows import add_note
-from hookgate.builtin_plugins.memory.facts.search import search, standing
 from hookgate.builtin_plugins.memory.recall.episodes import Episodes
 from hookgate.builtin_plugins.memory.recall.lines import CUT, fused
 from hookgate.builtin_plugins.memory.recall.turns import forget_pieces, touch_cursor
@@ -46,7 +40,19 @@ from hookgate.builtin_plugins.memory.scopes import Scope, own_scopes, scopes_of
 from hookgate.builtin_plugins.memory.settings import MemorySettings
 from hookgate.builtin_plugins.memory.tables import FACTS, SOURCES
 from hookgate.builtin_plugins.memory.tables import TURNS as TURNS_TABLE
+from hookgate.kit.modules import on_demand
 from hookgate.kit.records.statements import Prepared
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.memory.facts import exchange, learner, removal, rows, search
+    from hookgate.builtin_plugins.memory.facts.clauses import Assertion
+else:
+    # What facts are is first asked on a thread of the store's, and a start does without it.
+    _FACTS = "hookgate.builtin_plugins.memory.facts"
+    exchange, learner, removal, rows, search = (
+        on_demand(f"{_FACTS}.{name}")
+        for name in ("exchange", "learner", "removal", "rows", "search")
+    )
 
 T = TypeVar("T")
 
@@ -163,7 +169,7 @@ class Keeper:
             return 0
 
         def facts_too(connection: Connection, said: Sequence[Utterance]) -> bool:
-            return learn(said, connection, redact=self._host.secrets.redact)
+            return learner.learn(said, connection, redact=self._host.secrets.redact)
 
         learned = {scope: frozenset(turns) for scope, turns in self._waiting.items()}
         added = await self._episodes.follow(self._conversations, self.kept_of, facts_too)
@@ -231,7 +237,7 @@ class Keeper:
         def work(connection: Connection) -> None:
             touch_cursor(connection, by=0)  # held, as by whoever forgets
             if connection.execute(there.limit(1)).first() is not None:
-                take(said, claims, connection)
+                learner.take(said, claims, connection)
 
         await self.write(work)
 
@@ -249,21 +255,21 @@ class Keeper:
                 return
 
     async def note(self, note: Note) -> Note:
-        """Keep a note; see `add_note`.
+        """Keep a note; see `hookgate.builtin_plugins.memory.facts.rows.add_note`.
 
         Raises:
             FullError: Its scope holds as many as it may.
             StoreError: The store did not take it.
         """
         return await self.write(
-            lambda connection: add_note(connection, note, limit=self._max_notes)
+            lambda connection: rows.add_note(connection, note, limit=self._max_notes)
         )
 
     def import_rows(
         self, connection: Connection, rows: Sequence[Mapping[str, Any]], taint: Taint
     ) -> Imported:
         """Add exported rows; see `hookgate.builtin_plugins.memory.facts.exchange.import_rows`."""
-        return import_rows(connection, rows, max_notes=self._max_notes, taint=taint)
+        return exchange.import_rows(connection, rows, max_notes=self._max_notes, taint=taint)
 
     # -- finding -------------------------------------------------------------------
 
@@ -310,11 +316,11 @@ class Keeper:
             empty[:] = [one for one in some if not _HAS_FACTS.rows(connection, of=one)]
             full = [scope for scope in some if scope not in empty]
             limit, telling = (FACTS_FOUND, False) if turn is None else (FACTS_SHOWN, True)
-            facts[:] = search(
+            facts[:] = search.search(
                 connection, full, query, at=now, as_of=as_of, limit=limit, telling=telling
             )
             if turn is not None:
-                turn.orders = standing(connection, full, at=now)
+                turn.orders = search.standing(connection, full, at=now)
 
         turns = await episodes.search(
             read,
@@ -372,7 +378,7 @@ class Keeper:
         def work(connection: Connection) -> Forgotten:
             touch_cursor(connection)  # first, as whoever learns does
             if everything:
-                facts = forget_all(connection, scopes)
+                facts = removal.forget_all(connection, scopes)
                 return Forgotten(facts=facts, pieces=forget_pieces(connection, scopes=scopes))
             messages = [one.partition("#")[0] for one in ids]
             pieces = forget_pieces(connection, scopes=scopes, messages=messages)
@@ -381,8 +387,10 @@ class Keeper:
             pieces += forget_pieces(connection, scopes=scopes, turns=heard)
             for session in sessions:
                 pieces += forget_pieces(connection, scopes=scopes, session=session)
-            facts = forget_facts(connection, scopes, ids)
-            facts += forget_said(connection, scopes, said=messages, turns=turns, sessions=sessions)
+            facts = removal.forget_facts(connection, scopes, ids)
+            facts += removal.forget_said(
+                connection, scopes, said=messages, turns=turns, sessions=sessions
+            )
             return Forgotten(facts=facts, pieces=pieces)
 
         def look(connection: Connection) -> Forgotten:
@@ -403,9 +411,9 @@ class Keeper:
         forget_pieces(connection, scopes=None, session=key, turns=some)
         scopes = [*own_scopes(session), *_shared(connection)]
         if some is None:
-            forget_said(connection, scopes, sessions=[key])
+            removal.forget_said(connection, scopes, sessions=[key])
         else:
-            forget_said(connection, scopes, turns=some)
+            removal.forget_said(connection, scopes, turns=some)
 
 
 class _OnlyLookedError(Exception):

@@ -29,7 +29,6 @@ from hookgate import (
     operations_of,
 )
 from hookgate.builtin_plugins.memory.domain import Aside
-from hookgate.builtin_plugins.memory.model_extractor import claims_in
 from hookgate.builtin_plugins.memory.operations import MemoryOperations
 from hookgate.builtin_plugins.memory.recall.lines import (
     MOST_LINES,
@@ -204,6 +203,8 @@ class Plugin:
         keeper.wake(turn.session, turn.id)
         if settings.extractor != "model":
             return
+        from hookgate.builtin_plugins.memory.model_extractor import claims_in
+
         for said in keeper.kept_of(Said(turn.session, turn.message)):
             try:
                 claims = await claims_in(host, turn, settings.extractor_model)

@@ -103,6 +103,8 @@ asyncio.run(main())
 """
 LATE = (
     "alembic",
+    "faiss",
+    "hookgate.builtin_plugins.memory.facts.clauses",
     "hookgate.builtin_plugins.packs.calls",
     "hookgate.builtin_plugins.wasm.guests",
     "httpx",
