@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from tests.support.syntax import statements
 
 ROOT = Path(__file__).parent.parent
 FACE = ROOT / "src" / "hookgate"
@@ -281,7 +282,7 @@ def imported_by_the_product() -> dict[str, str]:
     for folder in ("core", "builtin_plugins", "src", "hookspecs.py"):
         where = ROOT / folder
         for path in [where] if where.is_file() else where.rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in statements(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Import):
                     names = [alias.name for alias in node.names]
                 elif isinstance(node, ast.ImportFrom):
