@@ -22,7 +22,6 @@ from typer import testing
 from typer.main import get_command
 
 from hookgate.builtin_plugins.egress import service as egress
-from hookgate.core.hooks import dispatch
 
 pytest_plugins = [
     "hookgate.kit.testing.fixtures",
@@ -150,14 +149,6 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> testing.CliRunner
     return OpenRunner(env=environ)
 
 
-@contextmanager
-def annotations() -> Iterator[None]:
-    """Look the types of the specifications up once, and not for every gateway."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dispatch, "annotation_of", cache(dispatch.annotation_of))
-        yield
-
-
 KEPT_CHARS = 8192
 """What hookgate ships is shorter than this; what is made to be slow to read is longer."""
 
@@ -209,7 +200,7 @@ def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(empty_home(tmp_path_factory.mktemp("home")))
         stack.enter_context(temporary(tmp_path_factory.mktemp("temporary")))
-        for part in (authorities, command, annotations, manifests, remembered, compiled_once):
+        for part in (authorities, command, manifests, remembered, compiled_once):
             stack.enter_context(part())
         yield
     gc.collect()

@@ -6,6 +6,7 @@ tests write themselves is read anew each time.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 import pluggy
 import pytest
 import sqlalchemy
+from pluggy import _decorators, _impl, _manager
 from pydantic import BaseModel
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
@@ -29,10 +31,12 @@ from hookgate.builtin_plugins.discovery.sources import folders as capabilities
 from hookgate.builtin_plugins.storage import migrate
 from hookgate.builtin_plugins.storage.engine import sqlite
 from hookgate.builtin_plugins.storage.migrate import PluginTables, TableStatus
+from hookgate.core.hooks import dispatch
 from hookgate.core.plugins import loader
 from hookgate.core.plugins.checks import Manager
 from hookgate.kit import tooling
 from hookgate.kit.content.documents import DocumentReading
+from hookgate.kit.functions import operations
 from hookgate.kit.functions.signatures import Signature
 
 T = TypeVar("T")
@@ -251,9 +255,33 @@ def checked() -> Iterator[None]:
             sound.add(key)
         return []
 
+    static, names = _manager._static_hook_attr, _decorators.varnames
+    methods: set[tuple[type, str]] = set()
+    known: dict[Any, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+
+    def attribute(plugin: object, name: str) -> Any:
+        if (type(plugin), name) in methods:
+            method = getattr(plugin, name)
+            return method.__func__, method
+        found = static(plugin, name)
+        if own(plugin) and found is not None and inspect.ismethod(found[1]):
+            methods.add((type(plugin), name))
+        return found
+
+    def arguments(function: Any, **options: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        if not (function.__module__ or "").startswith("hookgate."):
+            return names(function, **options)
+        key = getattr(function, "__func__", function), inspect.ismethod(function), *options.items()
+        if key not in known:
+            known[key] = names(function, **options)
+        return known[key]
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Manager, "_marked", once)
         patch.setattr(loader, "problems_with", problems)
+        patch.setattr(_manager, "_static_hook_attr", attribute)
+        patch.setattr(_impl, "varnames", arguments)
+        patch.setattr(_decorators, "varnames", arguments)
         yield
 
 
@@ -272,6 +300,9 @@ def hooks() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pluggy.PluginManager, "parse_hookspec_opts", options)
+        patch.setattr(dispatch, "annotation_of", cache(dispatch.annotation_of))
+        patch.setattr(dispatch, "expected_of", cache(dispatch.expected_of))
+        patch.setattr(operations, "read_docstring", cache(operations.read_docstring))
         yield
 
 
