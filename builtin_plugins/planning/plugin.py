@@ -25,6 +25,7 @@ from hookgate import (
     operations_of,
     outcome_by_ending,
 )
+from hookgate.builtin_plugins.planning import planner
 from hookgate.builtin_plugins.planning.kpi import (
     ALERT,
     INSTRUMENTS,
@@ -36,16 +37,6 @@ from hookgate.builtin_plugins.planning.kpi import (
 )
 from hookgate.builtin_plugins.planning.lifecycle import Lifecycle, State
 from hookgate.builtin_plugins.planning.operations import OutcomeOperations, sees
-from hookgate.builtin_plugins.planning.planner import (
-    FAILURE_MODE,
-    FLAGS,
-    OUTCOMES,
-    TASK_OUTCOME,
-    TASK_SUCCESS,
-    adapted,
-    pinned,
-    planned,
-)
 from hookgate.builtin_plugins.planning.settings import PlanningSettings
 from hookgate.builtin_plugins.planning.windows import KeptWindows
 from hookgate.hookspecs import hookimpl
@@ -85,7 +76,7 @@ class Plugin:
     async def lifespan(self, host: Host) -> AsyncIterator[None]:
         """Open the windows of outcomes; write what is in them before closing."""
         self._host = host
-        host.flags.apply("planning", FLAGS)
+        host.flags.apply("planning", planner.FLAGS)
         host.instruments.apply("planning", INSTRUMENTS)
         self._windows = await self._opened(host)
         keeping = host.spawn(self._windows.keep(), name="planning.outcomes")
@@ -126,7 +117,7 @@ class Plugin:
         settings = self._settings
         if not settings.enabled:
             return None
-        return planned(plan, self._asked(turn), settings)
+        return planner.planned(plan, self._asked(turn), settings)
 
     @hookimpl(trylast=True)
     def plan_turn(self, turn: Turn, plan: TurnPlan) -> TurnPlan | None:
@@ -138,9 +129,9 @@ class Plugin:
             return None
         details: dict[str, Any] = {"overrides": sorted(turn.flags)}
         window = self._windows.get(scope_key(turn, settings.outcomes.scope))
-        held = pinned(turn.flags) or host.settings.turn.failure_mode == "fail_closed"
+        held = planner.pinned(turn.flags) or host.settings.turn.failure_mode == "fail_closed"
         if window is not None and window.degraded:
-            plan = adapted(plan, self._asked(turn), settings.adaptive, held=held)
+            plan = planner.adapted(plan, self._asked(turn), settings.adaptive, held=held)
             details["adaptive"] = {"widened": plan.widened, "failure_mode": plan.failure_mode}
         if settings.lifecycle:
             details |= {
@@ -157,7 +148,7 @@ class Plugin:
         """Return what a request asks for, as far as it may."""
         if self._settings.allow_request_overrides:
             return turn.flags
-        return {name: turn.flags[name] for name in (FAILURE_MODE,) if name in turn.flags}
+        return {name: turn.flags[name] for name in (planner.FAILURE_MODE,) if name in turn.flags}
 
     @hookimpl
     def withhold_capabilities(self) -> Collection[str] | None:
@@ -254,7 +245,9 @@ class Plugin:
         """Say what the request says of itself, where no plugin knows better."""
         if not self._settings.allow_request_overrides:
             return None
-        claimed: Outcome | None = turn.flags.get(TASK_OUTCOME, turn.flags.get(TASK_SUCCESS))
+        claimed: Outcome | None = turn.flags.get(
+            planner.TASK_OUTCOME, turn.flags.get(planner.TASK_SUCCESS)
+        )
         return claimed
 
     @hookimpl
@@ -371,10 +364,10 @@ def _tell_changed(host: Host, scope: str, *, degraded: bool) -> None:
 
 def _tell_unfollowed(turn: Turn, settings: PlanningSettings) -> None:
     """Tell the client of flags that its gateway does not follow."""
-    followed = OUTCOMES if settings.allow_request_overrides else frozenset()
+    followed = planner.OUTCOMES if settings.allow_request_overrides else frozenset()
     if settings.allow_request_overrides and settings.enabled:
         return
-    ignored = sorted(turn.flags.keys() & {flag.name for flag in FLAGS} - followed)
+    ignored = sorted(turn.flags.keys() & {flag.name for flag in planner.FLAGS} - followed)
     if ignored:
         data = {
             "code": "flags_not_followed",

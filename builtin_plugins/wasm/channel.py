@@ -22,35 +22,16 @@ from hookgate import (
     WebhookReply,
     plain_text,
 )
+from hookgate.builtin_plugins.wasm import wire
 from hookgate.builtin_plugins.wasm.engine.limits import GuestError
 from hookgate.builtin_plugins.wasm.host.functions import GuestCall, HostRefusal
-from hookgate.builtin_plugins.wasm.wire import (
-    LONG,
-    FaultError,
-    HttpRequest,
-    HttpResponse,
-    Incoming,
-    IncomingMessage,
-    Outgoing,
-    OutgoingChoice,
-    ParsedIncoming,
-    PollCursor,
-    PollRequest,
-    Sent,
-    WireForm,
-    WireFormError,
-    as_content,
-    as_written,
-    aside,
-    read_answer,
-)
 from hookgate.channels import Connection, guest_channel
 from hookgate.kit.durations import retry_after
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.guests import Guests, LoadedPlugin
 
-F = TypeVar("F", bound=WireForm)
+F = TypeVar("F", bound=wire.WireForm)
 
 POLL_GRACE = 10.0
 """Seconds that a poll may take beyond what the platform was asked to hold it for."""
@@ -111,7 +92,7 @@ class GuestChannel:
             ChannelError: It cannot.
         """
         body, encoded = _text(raw.body)
-        incoming = Incoming(
+        incoming = wire.Incoming(
             kind=raw.kind,
             status=raw.status,
             headers=dict(raw.headers),
@@ -119,11 +100,11 @@ class GuestChannel:
             body=body,
             base64=encoded,
         )
-        parsed = await self._ask("parse_incoming", incoming, ParsedIncoming)
+        parsed = await self._ask("parse_incoming", incoming, wire.ParsedIncoming)
         try:
             parts = any(not isinstance(one.content, str) for one in parsed.messages)
-            messages = await aside(LONG if parts else 0, _all_received, parsed)
-        except WireFormError as error:
+            messages = await wire.aside(wire.LONG if parts else 0, _all_received, parsed)
+        except wire.WireFormError as error:
             raise self._wrong(str(error)) from None
         return Parsed(messages=messages, cursor=parsed.cursor, reply=_reply(parsed.reply))
 
@@ -179,25 +160,25 @@ class GuestChannel:
         message_id: str = "",
         key: str = "",
     ) -> str:
-        outgoing = Outgoing(
+        outgoing = wire.Outgoing(
             action=action,
-            content=as_written(content),
+            content=wire.as_written(content),
             account=address.account,
             peer=address.peer,
             thread=thread,
             message_id=message_id,
-            choices=tuple(OutgoingChoice(label=one.label, data=one.data) for one in choices),
+            choices=tuple(wire.OutgoingChoice(label=one.label, data=one.data) for one in choices),
             key=key,
         )
-        asked = await self._ask("format_outgoing", outgoing, HttpRequest)
+        asked = await self._ask("format_outgoing", outgoing, wire.HttpRequest)
         response = await self._exchange(asked, self._plugin.limits.seconds)
         # The guest reads a refusal as well: platforms say in the body when to come again.
-        sent = await self._ask("parse_incoming", _incoming("sent", response), Sent)
+        sent = await self._ask("parse_incoming", _incoming("sent", response), wire.Sent)
         if not sent.done:
             self._check_status(response)
         return sent.message_id
 
-    def _check_status(self, response: HttpResponse) -> None:
+    def _check_status(self, response: wire.HttpResponse) -> None:
         if response.status < 400:
             return
         raise ChannelError(
@@ -216,27 +197,27 @@ class GuestChannel:
             )
         return loaded
 
-    async def _ask(self, export: str, request: WireForm, answer: type[F]) -> F:
+    async def _ask(self, export: str, request: wire.WireForm, answer: type[F]) -> F:
         loaded = self._plugin
         call = GuestCall(plugin=self.plugin, granted=loaded.granted)
         try:
             data = await self._guests.call(loaded, export, request, call)
-            return await aside(len(data), read_answer, answer, data, export=export)
+            return await wire.aside(len(data), wire.read_answer, answer, data, export=export)
         except GuestError as error:
             raise ChannelError(f"channel {self.name}: {error}") from error
-        except FaultError as fault:
+        except wire.FaultError as fault:
             raise ChannelError(
                 f"channel {self.name}: {fault}",
                 transient=fault.transient,
                 retry_after=fault.retry_after,
             ) from None
-        except WireFormError as error:
+        except wire.WireFormError as error:
             raise self._wrong(str(error)) from None
 
     def _wrong(self, why: str) -> ChannelError:
         return ChannelError(f"channel {self.name}: guest {self.plugin!r}: {why}")
 
-    async def _exchange(self, asked: HttpRequest, seconds: float) -> HttpResponse:
+    async def _exchange(self, asked: wire.HttpRequest, seconds: float) -> wire.HttpResponse:
         try:
             return await self._plugin.door.send(
                 asked, deadline=monotonic() + seconds, longest=seconds
@@ -257,10 +238,12 @@ class PolledGuestChannel(GuestChannel):
         """
         polling = self._connection
         seconds = round(polling.seconds) if isinstance(polling, Polling) else 0
-        asked = await self._ask("poll", PollCursor(cursor=cursor, seconds=seconds), PollRequest)
+        asked = await self._ask(
+            "poll", wire.PollCursor(cursor=cursor, seconds=seconds), wire.PollRequest
+        )
         response = await self._exchange(asked, asked.seconds + POLL_GRACE)
         if response.status >= 400:
-            await self._ask("parse_incoming", _incoming("poll", response), ParsedIncoming)
+            await self._ask("parse_incoming", _incoming("poll", response), wire.ParsedIncoming)
         self._check_status(response)
         data = response.body.encode()
         return RawMessage(
@@ -280,8 +263,8 @@ def channel_of(
     return (PolledGuestChannel if polled else GuestChannel)(guests, current, loaded)
 
 
-def _incoming(kind: Literal["poll", "sent"], response: HttpResponse) -> Incoming:
-    return Incoming(
+def _incoming(kind: Literal["poll", "sent"], response: wire.HttpResponse) -> wire.Incoming:
+    return wire.Incoming(
         kind=kind,
         status=response.status,
         headers=response.headers,
@@ -290,12 +273,12 @@ def _incoming(kind: Literal["poll", "sent"], response: HttpResponse) -> Incoming
     )
 
 
-def _all_received(parsed: ParsedIncoming) -> list[ReceivedMessage]:
+def _all_received(parsed: wire.ParsedIncoming) -> list[ReceivedMessage]:
     return [_received(one) for one in parsed.messages]
 
 
-def _received(message: IncomingMessage) -> ReceivedMessage:
-    content = as_content(message.content)
+def _received(message: wire.IncomingMessage) -> ReceivedMessage:
+    content = wire.as_content(message.content)
     images: tuple[Image, ...] = ()
     if not isinstance(content, str):
         images = tuple(part for part in content if isinstance(part, Image))
@@ -315,7 +298,7 @@ def _received(message: IncomingMessage) -> ReceivedMessage:
     )
 
 
-def _reply(reply: HttpResponse | None) -> WebhookReply | None:
+def _reply(reply: wire.HttpResponse | None) -> WebhookReply | None:
     if reply is None:
         return None
     headers: Mapping[str, str] = reply.headers

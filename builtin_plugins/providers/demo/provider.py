@@ -26,16 +26,7 @@ from hookgate import (
     Usage,
     UsageEvent,
 )
-from hookgate.builtin_plugins.providers.demo.rules import (
-    DIRECTIVES,
-    Finished,
-    PlannedCall,
-    Script,
-    calls_for,
-    read_script,
-    shorten,
-    sum_up,
-)
+from hookgate.builtin_plugins.providers.demo import rules
 
 WHAT_I_AM = "I am hookgate's demo provider: I follow a few fixed rules, and I am no language model."
 BREATHE = 64
@@ -88,7 +79,7 @@ class DemoProvider:
         """
         del turn  # What the model may read stands in the request.
         last, tail = _current(request.messages)
-        script = read_script(last.text if last is not None else "")
+        script = rules.read_script(last.text if last is not None else "")
         if script.fail is not None and script.fail_model in ("", request.model.model):
             raise ProviderError(
                 script.fail, f"the message asked for a failure: {script.fail}", provider=self._name
@@ -132,31 +123,31 @@ def _current(messages: Sequence[Message]) -> tuple[Message | None, Sequence[Mess
 
 
 def _reply(
-    request: ModelRequest, script: Script, last: Message | None, tail: Sequence[Message]
-) -> tuple[str, Sequence[PlannedCall]]:
+    request: ModelRequest, script: rules.Script, last: Message | None, tail: Sequence[Message]
+) -> tuple[str, Sequence[rules.PlannedCall]]:
     """Return the text and the calls of this round."""
     if script.problem:
-        known = "; ".join(f"`{usage}` {meaning}" for usage, meaning in DIRECTIVES.items())
+        known = "; ".join(f"`{usage}` {meaning}" for usage, meaning in rules.DIRECTIVES.items())
         return f"{WHAT_I_AM} I {script.problem}. My directives: {known}.", ()
     rounds = sum(1 for message in tail if message.tool_uses)
     if rounds < len(script.rounds) and script.rounds[rounds]:
         return script.say or "", script.rounds[rounds]
     if results := _results(tail):
-        return script.say or sum_up(results), ()
+        return script.say or rules.sum_up(results), ()
     if script.context:
         return _show_context(request), ()
     if script.say is not None:
         return script.say, ()
     if last is None:
         return f"{WHAT_I_AM} There is no message for me to answer.", ()
-    planned = calls_for(script.rest)
+    planned = rules.calls_for(script.rest)
     offered = {tool.name for tool in request.tools}
     if any(call.name == "list_capabilities" for call in planned) and (
         "list_capabilities" not in offered and "discover_capabilities" in offered
     ):
-        query = shorten(script.rest, 200)
+        query = rules.shorten(script.rest, 200)
         planned = [
-            PlannedCall("discover_capabilities", {"query": query}, call.at)
+            rules.PlannedCall("discover_capabilities", {"query": query}, call.at)
             if call.name == "list_capabilities"
             else call
             for call in planned
@@ -166,13 +157,13 @@ def _reply(
     return _answer(request, script, planned), ()
 
 
-def _results(tail: Sequence[Message]) -> list[Finished]:
+def _results(tail: Sequence[Message]) -> list[rules.Finished]:
     uses = {use.id: use for message in tail for use in message.tool_uses}
     finished = []
     for part in (part for message in tail for part in message.tool_results):
         use = uses.get(part.tool_use_id)
         finished.append(
-            Finished(
+            rules.Finished(
                 use.name if use else "the tool",
                 use.input if use else {},
                 part.text,
@@ -182,10 +173,12 @@ def _results(tail: Sequence[Message]) -> list[Finished]:
     return finished
 
 
-def _answer(request: ModelRequest, script: Script, missing: Sequence[PlannedCall]) -> str:
+def _answer(
+    request: ModelRequest, script: rules.Script, missing: Sequence[rules.PlannedCall]
+) -> str:
     spoken = [one for one in request.messages if one.role == "user" and not one.is_context]
     earlier = max(len(spoken) - 1, 0)
-    sentences = [f"You said: “{shorten(script.rest, 160)}”."]
+    sentences = [f"You said: “{rules.shorten(script.rest, 160)}”."]
     if found := _from_context(request, script.rest):
         sentences.append(f"My context has this on it: “{found}”.")
     if missing:
@@ -217,7 +210,7 @@ def _from_context(request: ModelRequest, question: str) -> str:
         shared = len(asked & _content_words(line))
         if shared > most:
             best, most = line, shared
-    return shorten(best, 240)
+    return rules.shorten(best, 240)
 
 
 def _content_words(text: str) -> set[str]:
@@ -246,9 +239,9 @@ def _show_context(request: ModelRequest) -> str:
     for number, piece in enumerate(_blocks(request)):
         is_stable = isinstance(piece, SystemText) and piece.stable
         kind = "stable block" if is_stable else "block"
-        lines.append(f"{kind} {number}: {shorten(piece.text, 400)}")
+        lines.append(f"{kind} {number}: {rules.shorten(piece.text, 400)}")
     lines += [
-        f"message {number} ({message.role}): {shorten(message.text, 200)}"
+        f"message {number} ({message.role}): {rules.shorten(message.text, 200)}"
         for number, message in enumerate(request.messages)
         if not message.is_context
     ]

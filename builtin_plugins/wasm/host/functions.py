@@ -11,25 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hookgate import Host, StoreError, Taint
+from hookgate.builtin_plugins.wasm import wire
 from hookgate.builtin_plugins.wasm.engine.calls import CallContext, HostFunction
 from hookgate.builtin_plugins.wasm.packages.grants import Granted
-from hookgate.builtin_plugins.wasm.wire import (
-    REQUEST_BYTES,
-    ClockRequest,
-    EnvRequest,
-    ErrorCode,
-    HttpRequest,
-    HttpResponse,
-    LogRequest,
-    RandomRequest,
-    StoreRequest,
-    WireForm,
-    WireFormError,
-    aside,
-    error_answer,
-    ok_answer,
-    read_form,
-)
 from hookgate.kit.rendering import clean
 from hookgate.settings import looks_secret, variable_of
 
@@ -48,9 +32,9 @@ class HostRefusal(Exception):
         code: Why, for programs.
     """
 
-    def __init__(self, code: ErrorCode, message: str) -> None:
+    def __init__(self, code: wire.ErrorCode, message: str) -> None:
         super().__init__(message)
-        self.code: ErrorCode = code
+        self.code: wire.ErrorCode = code
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,7 +59,7 @@ class GuestCall:
     before: Taint = frozenset()
     taint: Taint = frozenset()
     logged: int = 0
-    refused: Counter[tuple[str, ErrorCode]] = field(default_factory=Counter)
+    refused: Counter[tuple[str, wire.ErrorCode]] = field(default_factory=Counter)
 
 
 # -- ``log``, ``clock``, ``random`` and ``env``: what needs no waiting -----------
@@ -88,7 +72,7 @@ LINE_CHARS = 2_000
 
 def write_log(host: Host, call: GuestCall, request: bytes) -> None:
     """Write a line to the gateway's log, masked and cut, with the plugin's name."""
-    asked = read_form(LogRequest, request, what="the request of log")
+    asked = wire.read_form(wire.LogRequest, request, what="the request of log")
     call.logged += 1
     if call.logged > MOST_LINES + 1:
         return
@@ -102,13 +86,13 @@ def write_log(host: Host, call: GuestCall, request: bytes) -> None:
 
 def read_clock(host: Host, request: bytes) -> dict[str, float]:
     """Return the time of the gateway's clock."""
-    read_form(ClockRequest, request or b"{}", what="the request of clock")
+    wire.read_form(wire.ClockRequest, request or b"{}", what="the request of clock")
     return {"unix": host.clock.now().timestamp(), "monotonic": host.clock.monotonic()}
 
 
 def read_random(request: bytes) -> str:
     """Return random bytes of the system, as base64."""
-    asked = read_form(RandomRequest, request, what="the request of random")
+    asked = wire.read_form(wire.RandomRequest, request, what="the request of random")
     return base64.b64encode(secrets.token_bytes(asked.bytes)).decode()
 
 
@@ -118,7 +102,7 @@ def read_env(host: Host, call: GuestCall, request: bytes) -> Any:
     Raises:
         HostRefusal: It is not granted, or is a secret.
     """
-    asked = read_form(EnvRequest, request, what="the request of env")
+    asked = wire.read_form(wire.EnvRequest, request, what="the request of env")
     if asked.name not in {one.name for one in call.granted.env}:
         raise HostRefusal("not_granted", f"found env {asked.name[:80]!r}, expected a granted name")
     return environment(host, call.granted).get(asked.name)
@@ -157,7 +141,7 @@ NO_STORE = (
 )
 
 
-async def serve_store(values: Values | None, call: GuestCall, asked: StoreRequest) -> Any:
+async def serve_store(values: Values | None, call: GuestCall, asked: wire.StoreRequest) -> Any:
     """Get, set, delete or list what the guest keeps; return what it is answered.
 
     What is kept carries the taint of the call; what is got adds its own to it.
@@ -196,7 +180,7 @@ async def serve_store(values: Values | None, call: GuestCall, asked: StoreReques
 async def _set(
     values: Values,
     call: GuestCall,
-    asked: StoreRequest,
+    asked: wire.StoreRequest,
     place: tuple[str, str, str],
     quota: int,
 ) -> None:
@@ -220,7 +204,7 @@ async def _set(
 
 # -- The host functions of one call, as the engine takes them --------------------
 
-F = TypeVar("F", bound=WireForm)
+F = TypeVar("F", bound=wire.WireForm)
 
 
 class HostFunctions:
@@ -246,12 +230,12 @@ class HostFunctions:
         """Return the functions that `call` is granted, by name."""
         host = self._host
 
-        async def http(asked: HttpRequest, context: CallContext) -> Any:
+        async def http(asked: wire.HttpRequest, context: CallContext) -> Any:
             # What comes back is somebody else's text, and so is what is kept of it.
             call.taint |= {f"wasm:{call.plugin}"}
             return await self._door.send(asked, deadline=context.deadline)
 
-        async def store(asked: StoreRequest, _: CallContext) -> Any:
+        async def store(asked: wire.StoreRequest, _: CallContext) -> Any:
             return await serve_store(self._values, call, asked)
 
         at_once: dict[str, Callable[[bytes], Any]] = {
@@ -262,8 +246,8 @@ class HostFunctions:
         }
         made = {name: self._answering(call, name, one) for name, one in at_once.items()}
         made |= {
-            "http": self._waiting(call, "http", HttpRequest, http),
-            "store": self._waiting(call, "store", StoreRequest, store),
+            "http": self._waiting(call, "http", wire.HttpRequest, http),
+            "store": self._waiting(call, "store", wire.StoreRequest, store),
         }
         return {name: made[name] for name in call.granted.imports}
 
@@ -273,7 +257,7 @@ class HostFunctions:
         def answer(request: bytes, _: CallContext) -> bytes:
             try:
                 _check_size(name, request)
-                return ok_answer(function(request))
+                return wire.ok_answer(function(request))
             except Exception as error:  # noqa: BLE001 - whatever it is, the guest goes on
                 return self._refused(call, name, error)
 
@@ -289,7 +273,7 @@ class HostFunctions:
         async def wait(asked: F, context: CallContext) -> bytes:
             try:
                 value = await function(asked, context)
-                return await aside(_size(value), ok_answer, value)
+                return await wire.aside(_size(value), wire.ok_answer, value)
             except Exception as error:  # noqa: BLE001 - whatever it is, the guest goes on
                 return self._refused(call, name, error)
 
@@ -297,7 +281,7 @@ class HostFunctions:
             # What a guest says is read on its own thread, not on the event loop.
             try:
                 _check_size(name, request)
-                asked = read_form(form, request, what=f"the request of {name}")
+                asked = wire.read_form(form, request, what=f"the request of {name}")
             except Exception as error:  # noqa: BLE001 - whatever it is, the guest goes on
                 return self._refused(call, name, error)
             return wait(asked, context)
@@ -307,12 +291,12 @@ class HostFunctions:
     def _refused(self, call: GuestCall, name: str, error: Exception) -> bytes:
         code, text = self._told(name, error)
         call.refused[name, code] += 1
-        return error_answer(code, text)
+        return wire.error_answer(code, text)
 
-    def _told(self, name: str, error: Exception) -> tuple[ErrorCode, str]:
+    def _told(self, name: str, error: Exception) -> tuple[wire.ErrorCode, str]:
         if isinstance(error, HostRefusal):
             return error.code, str(error)
-        if isinstance(error, WireFormError):
+        if isinstance(error, wire.WireFormError):
             return "bad_request", str(error)
         # A fault of ours: the guest, a stranger, need not know more.
         self._host.log.error("a host function failed", function=name, exc_info=error)
@@ -321,7 +305,7 @@ class HostFunctions:
 
 def _check_size(name: str, request: bytes) -> None:
     """Refuse what is too long for this function, before anything of it is read."""
-    most = REQUEST_BYTES[name]
+    most = wire.REQUEST_BYTES[name]
     if len(request) > most:
         raise HostRefusal(
             "limit", f"found a request of {len(request):,} bytes, expected at most {most:,}"
@@ -329,5 +313,5 @@ def _check_size(name: str, request: bytes) -> None:
 
 
 def _size(value: Any) -> int:
-    text = value.body if isinstance(value, HttpResponse) else value
+    text = value.body if isinstance(value, wire.HttpResponse) else value
     return len(text) if isinstance(text, str | list) else 0

@@ -22,19 +22,7 @@ from hookgate.core.gateway.access.credentials import (
 from hookgate.core.gateway.codes import ErrorAnswer, describe_error, wire_error
 from hookgate.core.gateway.operations import Invocation
 from hookgate.core.gateway.server import Server
-from hookgate.core.gateway.wire.rpc import (
-    AuthParams,
-    AuthResult,
-    BadCall,
-    CallId,
-    Method,
-    binary_frame,
-    error_frame,
-    no_token,
-    notification,
-    read_call,
-    result_frame,
-)
+from hookgate.core.gateway.wire import rpc
 from hookgate.core.gateway.wire.stream import NO_DRAIN, SocketOutbox
 from hookgate.core.hooks.tasks import EXPIRED
 
@@ -160,18 +148,18 @@ class Connection:
     async def authenticate(self) -> Caller | None:
         """Wait for the token in the first frame; None where the socket was closed instead."""
         problem: WireError
-        call_id: CallId | None = None
+        call_id: rpc.CallId | None = None
         try:
             message = await self._socket.receive(timeout=AUTH_SECONDS)
             if message.type is not WSMsgType.TEXT:
                 if message.type in _OVER:
                     return None
-                raise no_token()
-            call_id, name, params = read_call(message.data)
+                raise rpc.no_token()
+            call_id, name, params = rpc.read_call(message.data)
             if name != "auth" or call_id is None:
-                raise no_token()
+                raise rpc.no_token()
             gate = self._server.gate
-            token = AuthParams.model_validate(params).token
+            token = rpc.AuthParams.model_validate(params).token
             caller = gate.home_owner(token, self._request, self._server.key)
             if caller is None:
                 caller = await gate.check(gate.credential(token, self._request), self._request)
@@ -183,7 +171,7 @@ class Connection:
             )
         except TimeoutError:
             problem = wire_error("timeout", f"no token came within {AUTH_SECONDS:.0f} s")
-        except BadCall as error:
+        except rpc.BadCall as error:
             problem, call_id = error, error.call_id
         except WireError as error:
             problem = error
@@ -191,8 +179,9 @@ class Connection:
             principal = caller.principal
             scopes = tuple(sorted(principal.scopes))
             self._outbox.put(
-                result_frame(
-                    call_id, self._server.body(AuthResult(principal=principal.id, scopes=scopes))
+                rpc.result_frame(
+                    call_id,
+                    self._server.body(rpc.AuthResult(principal=principal.id, scopes=scopes)),
                 )
             )
             return caller
@@ -216,7 +205,7 @@ class Connection:
         )
         with server.enlisted(self):
             try:
-                self._outbox.put(notification("hello", server.hello(caller.principal)))
+                self._outbox.put(rpc.notification("hello", server.hello(caller.principal)))
                 await self._read()
             finally:
                 self.closed = True
@@ -255,17 +244,17 @@ class Connection:
                 self.end(1008, EXPIRED)
                 continue
             if kind is WSMsgType.TEXT:
-                call_id: CallId | None = None
+                call_id: rpc.CallId | None = None
                 name = ""
                 began = 0.0 if requests is None else requests.begin()
                 try:
-                    call_id, name, params = read_call(message.data)
+                    call_id, name, params = rpc.read_call(message.data)
                     method = find(name, principal)
                     arguments = method.read(params)
                     if method.quick:
                         result = await method.handler(invocation, arguments)
                         if call_id is not None:
-                            put(result_frame(call_id, body(result)))
+                            put(rpc.result_frame(call_id, body(result)))
                         if requests is not None:
                             requests.frame(name, "ok", began, principal.id)
                     else:
@@ -277,20 +266,20 @@ class Connection:
             elif kind is WSMsgType.PING:
                 self._outbox.pong(message.data)
             elif kind is WSMsgType.BINARY:
-                self._refuse(None, binary_frame())
+                self._refuse(None, rpc.binary_frame())
             elif kind is not WSMsgType.PONG:
                 return
 
-    def _failed(self, call_id: CallId | None, error: Exception) -> ErrorAnswer:
+    def _failed(self, call_id: rpc.CallId | None, error: Exception) -> ErrorAnswer:
         # Also where nobody waits for an answer: a fault of the gateway is logged all the same.
         problem = describe_error(self._server.host, error)
-        if isinstance(error, BadCall):
-            self._outbox.put(error_frame(error.call_id, problem))
+        if isinstance(error, rpc.BadCall):
+            self._outbox.put(rpc.error_frame(error.call_id, problem))
         elif call_id is not None:
-            self._outbox.put(error_frame(call_id, problem))
+            self._outbox.put(rpc.error_frame(call_id, problem))
         return problem
 
-    def _start(self, call_id: CallId | None, method: Method, arguments: BaseModel) -> None:
+    def _start(self, call_id: rpc.CallId | None, method: rpc.Method, arguments: BaseModel) -> None:
         if self._running is None:
             self._running = {}
         running, limits = self._running, self._server.settings.limits
@@ -316,7 +305,7 @@ class Connection:
                 )
         Running(self, running, call_id, method, arguments)
 
-    def cancel(self, call_id: CallId) -> bool:
+    def cancel(self, call_id: rpc.CallId) -> bool:
         """Cancel the request with this id; False where none runs."""
         running = self._running.get(call_id) if self._running else None
         if running is None:
@@ -324,8 +313,8 @@ class Connection:
         running.task.cancel()
         return True
 
-    def _refuse(self, call_id: CallId | None, error: Exception) -> None:
-        self._outbox.put(error_frame(call_id, describe_error(self._server.host, error)))
+    def _refuse(self, call_id: rpc.CallId | None, error: Exception) -> None:
+        self._outbox.put(rpc.error_frame(call_id, describe_error(self._server.host, error)))
 
     # -- the end -------------------------------------------------------------------
 
@@ -385,8 +374,8 @@ class Running:
         self,
         connection: Connection,
         others: dict[object, Running],
-        call_id: CallId | None,
-        method: Method,
+        call_id: rpc.CallId | None,
+        method: rpc.Method,
         arguments: BaseModel,
     ) -> None:
         self._connection = connection
@@ -440,13 +429,13 @@ class Running:
         if not self._answered and self._call_id is not None:
             self._answered = True
             body = self._connection._server.body(result)
-            self._connection._outbox.put(result_frame(self._call_id, body))
+            self._connection._outbox.put(rpc.result_frame(self._call_id, body))
 
     def _fail(self, error: Exception) -> ErrorAnswer:
         problem = describe_error(self._connection._server.host, error)
         if not self._answered:
             self._answered = True
-            self._connection._outbox.put(error_frame(self._call_id, problem))
+            self._connection._outbox.put(rpc.error_frame(self._call_id, problem))
         return problem
 
     def _release(self) -> None:
