@@ -342,7 +342,7 @@ def _letter(one: Delivery) -> Letter:
         channel=one.address.channel,
         account=one.address.account,
         peer=one.address.peer,
-        text=one.content if isinstance(one.content, str) else plain_text(one.content),
+        text=plain_text(one.content),
         attempts=one.attempts,
         error=one.error,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 from hookgate.builtin_plugins import BUILTIN
 from hookgate.cli.app import app
 from hookgate.cli.client.local import LoopThread
-from hookgate.cli.client.note import address, leave_note
+from hookgate.cli.client.note import RunningGateway, address, take_note_away, write_note
 from hookgate.cli.state import State
 from hookgate.core.gateway.serve import Listener, listen
 from hookgate.core.settings.file import load_settings
@@ -139,7 +140,8 @@ def serve(hookgate: CommandLine) -> Iterator[Callable[[], Served]]:
         gateway = await stack.enter_async_context(Gateway(settings))
         listener: Listener = await stack.enter_async_context(listen(gateway))
         url = address(listener.host, listener.port)
-        stack.enter_context(leave_note(settings.home, url, listener.key))
+        write_note(settings.home, RunningGateway(os.getpid(), url, listener.key))
+        stack.callback(take_note_away, settings.home)
         return Served(gateway, url)
 
     try:

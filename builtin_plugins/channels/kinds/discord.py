@@ -173,9 +173,8 @@ def _texts(options: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _message(content: Content, choices: Sequence[Choice]) -> dict[str, Any]:
-    text = content if isinstance(content, str) else plain_text(content)
     # What a model writes must call nobody.
-    said: dict[str, Any] = {"content": text, "allowed_mentions": {"parse": []}}
+    said: dict[str, Any] = {"content": plain_text(content), "allowed_mentions": {"parse": []}}
     if choices:
         buttons = [
             {"type": BUTTON, "style": PRIMARY, "label": one.label, "custom_id": one.data}

@@ -93,7 +93,7 @@ class JsonChannel:
 
     async def answer(self, message: ReceivedMessage, content: Content) -> WebhookReply:
         """Return the answer as the response."""
-        body = {"id": message.id, "peer": message.peer, "text": _text(content)}
+        body = {"id": message.id, "peer": message.peer, "text": plain_text(content)}
         return WebhookReply(
             headers={"Content-Type": "application/json"}, body=json.dumps(body).encode()
         )
@@ -120,7 +120,7 @@ class JsonChannel:
             "account": address.account,
             "peer": address.peer,
             "thread": thread,
-            "text": _text(content),
+            "text": plain_text(content),
             "choices": [{"label": one.label, "data": one.data} for one in choices],
         }
         body = json.dumps(said).encode()
@@ -142,7 +142,3 @@ class JsonChannel:
         return (
             (await asyncio.to_thread(self._host.secrets.get, self._secret) or "").strip().encode()
         )
-
-
-def _text(content: Content) -> str:
-    return content if isinstance(content, str) else plain_text(content)

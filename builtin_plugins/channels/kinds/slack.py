@@ -180,7 +180,7 @@ def _pressed(found: dict[str, Any]) -> list[ReceivedMessage]:
 
 
 def _message(address: Address, content: Content, choices: Sequence[Choice]) -> dict[str, Any]:
-    text = content if isinstance(content, str) else plain_text(content)
+    text = plain_text(content)
     # A question is shown byte by byte; an answer as its Markdown means it.
     shown = _escaped(text) if choices else mrkdwn(text)
     said: dict[str, Any] = {"channel": address.peer, "text": shown}

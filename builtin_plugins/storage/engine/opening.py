@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from hookgate.builtin_plugins.storage.engine.lock import (
 )
 from hookgate.builtin_plugins.storage.engine.readers import Readers
 from hookgate.builtin_plugins.storage.engine.writer import StoreWriter
-from hookgate.builtin_plugins.storage.migrate import PluginTables, TablesError, TableStatus
+from hookgate.builtin_plugins.storage.migrate import TablesError
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.tables import METADATA, SCRIPTS
@@ -60,32 +60,6 @@ async def open_store(
         if settings.fallback == "refuse":
             raise StartError(str(error)) from error
         return await _open_memory(settings, f"{error} {LOSS}")
-
-
-async def upgrade_database(
-    settings: StorageSettings, home: Path, tables: Sequence[PluginTables]
-) -> Sequence[TableStatus]:
-    """Upgrade a database that no gateway holds, whatever `auto_upgrade` says.
-
-    Args:
-        settings: Where the database is.
-        home: The folder that a relative path starts at.
-        tables: The tables of plugins beside the store's own.
-
-    Returns:
-        How far the tables of every plugin are now.
-
-    Raises:
-        StartError: A gateway holds the database, or it cannot be opened or upgraded.
-    """
-    changed = settings.model_copy(update={"auto_upgrade": True, "fallback": "refuse"})
-    store = await open_store(changed, home)
-    try:
-        for each in tables:
-            await store.upgrade(each)
-        return await store.status()
-    finally:
-        await store.close()
 
 
 async def _open_sqlite(

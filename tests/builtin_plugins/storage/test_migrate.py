@@ -18,9 +18,6 @@ from tests.builtin_plugins.storage import earlier
 
 from hookgate.builtin_plugins.storage.conversations import SqlConversations
 from hookgate.builtin_plugins.storage.engine import sqlite
-from hookgate.builtin_plugins.storage.engine.opening import upgrade_database
-from hookgate.builtin_plugins.storage.migrate import PluginTables
-from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.tables import METADATA
 from hookgate.core.domain.errors import StartError
@@ -177,7 +174,7 @@ async def test_a_plugin_that_is_gone_leaves_nothing_that_breaks(
 
 
 async def test_without_auto_upgrade_outdated_tables_stop_the_start_and_name_the_command(
-    opened: OpenStore, scripts: Path, tmp_path: Path
+    opened: OpenStore, scripts: Path
 ) -> None:
     with pytest.raises(StartError, match=r"revision \(none\), expected storage_0005.*db upgrade"):
         await opened(auto_upgrade=False)
@@ -186,9 +183,9 @@ async def test_without_auto_upgrade_outdated_tables_stop_the_start_and_name_the_
     with pytest.raises(StartError, match=r"hookgate db upgrade"):
         await store.migrate("notes", NOTES, scripts)
     await store.close()
-    await upgrade_database(
-        StorageSettings(auto_upgrade=False), tmp_path, [PluginTables("notes", NOTES, scripts)]
-    )
+    upgraded = await opened()
+    await upgraded.migrate("notes", NOTES, scripts)
+    await upgraded.close()
     store = await opened(auto_upgrade=False)
     await store.migrate("notes", NOTES, scripts)
     assert (await versions(store))["notes"] == ("notes_0001", "notes_0001")

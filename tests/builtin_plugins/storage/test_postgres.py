@@ -14,7 +14,7 @@ from tests.support.postgres import Server
 
 from hookgate.builtin_plugins.storage.conversations import SqlConversations
 from hookgate.builtin_plugins.storage.engine.lock import AsyncLink
-from hookgate.builtin_plugins.storage.engine.opening import open_store, upgrade_database
+from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.engine.postgres import postgres_engine, postgres_url
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore
@@ -217,7 +217,9 @@ async def test_migrations_of_a_plugin_run_in_one_transaction(
     (versions / "v1.py").write_text(dedent(script).format(more=""))
     await store.migrate("notes", notes, versions.parent)
     await store.close()
-    shown = await upgrade_database(StorageSettings(url=url), tmp_path, [])  # type: ignore[arg-type]
+    store = await open_store(StorageSettings(url=url), tmp_path)  # type: ignore[arg-type]
+    shown = await store.status()
+    await store.close()
     assert [(row.plugin, row.version) for row in shown] == [
         ("storage", "storage_0005"),
         ("notes", "notes_0001"),

@@ -124,20 +124,6 @@ def take_note_away(home: Path) -> None:
 
 
 @contextmanager
-def leave_note(home: Path, url: str, key: str) -> Iterator[None]:
-    """Say for the length of a ``with`` block where this process's gateway listens.
-
-    Raises:
-        OSError: The note cannot be written.
-    """
-    write_note(home, RunningGateway(os.getpid(), url, key))
-    try:
-        yield
-    finally:
-        take_note_away(home)
-
-
-@contextmanager
 def placed_problems(source: Source) -> Iterator[None]:
     """Give file and line to the problems that plugins find within a ``with`` block."""
     from hookgate.core.settings.file import complete_problems
