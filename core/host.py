@@ -22,7 +22,7 @@ from hookgate.core.domain.events import Event, EventBus, LogTail, MetricRecord, 
 from hookgate.core.domain.messages import CLEAN, Provenance
 from hookgate.core.domain.ports import AUDIT, CLOCK, CONVERSATIONS, SECRETS, TOKENS, Key
 from hookgate.core.domain.turn import BEGUN_IN, HERE, Origin, TurnRequest
-from hookgate.core.hooks.tasks import contained_task
+from hookgate.core.hooks.tasks import contained_task, stop
 from hookgate.core.registry.admission import (
     admit_capability,
     admit_card,
@@ -632,10 +632,7 @@ class Host:
 
     async def stop_tasks(self) -> None:
         """Cancel all background work and wait for it. Only the gateway calls this."""
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await stop(*self._tasks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

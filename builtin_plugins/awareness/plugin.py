@@ -59,6 +59,7 @@ from hookgate.hookspecs import hookimpl
 from hookgate.kit.acceptance.acceptances import acceptances_of
 from hookgate.kit.content.problems import ContentError
 from hookgate.kit.tooling import tool
+from hookgate.tasks import stop
 from hookgate.wire import canonical
 
 DESCRIPTION_CHARS = 200
@@ -94,9 +95,7 @@ class Plugin:
             yield
         finally:
             unwatch()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await stop(*tasks)
             await awareness.shown.close()
             await awareness.control.close()
 

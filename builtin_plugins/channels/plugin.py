@@ -28,6 +28,7 @@ from hookgate.builtin_plugins.channels.roster import Hosting
 from hookgate.builtin_plugins.channels.settings import ChannelsSettings, lacking
 from hookgate.hookspecs import blocking, hookimpl
 from hookgate.kit.tables import tables_of
+from hookgate.tasks import stop
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -68,9 +69,7 @@ class Plugin:
         try:
             yield
         finally:
-            if self._serving is not None:
-                self._serving.cancel()
-                await asyncio.gather(self._serving, return_exceptions=True)
+            await stop(self._serving)
             if self._service is not None:
                 await self._service.close()
             self._service = self._door = self._serving = None

@@ -12,7 +12,7 @@ from hookgate import ChannelError, Host, StoreError
 from hookgate.builtin_plugins.channels.book.deliveries import Deliveries, Delivery
 from hookgate.builtin_plugins.channels.book.events import milliseconds
 from hookgate.builtin_plugins.channels.roster import Hosted
-from hookgate.tasks import apart
+from hookgate.tasks import apart, stop
 
 AT_ONCE = 8
 """Messages that are under way at one time."""
@@ -90,12 +90,7 @@ class Sender:
         """Begin nothing more; return once what is under way is over, or takes too long."""
         self._closed = True
         self._more.set()
-        tasks = tuple(self._busy.values())
-        if tasks:
-            await asyncio.wait(tasks, timeout=STOP_SECONDS)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await stop(*self._busy.values(), grace=STOP_SECONDS)
 
     async def _round(self) -> float:
         """Begin to send what is due; return the seconds until it is worth another look."""

@@ -38,7 +38,7 @@ from hookgate.builtin_plugins.channels.roster import Hosted, Hosting
 from hookgate.builtin_plugins.channels.sender import LONGEST_ASKED, Sender
 from hookgate.builtin_plugins.channels.settings import ChannelsSettings
 from hookgate.builtin_plugins.channels.turns import Turning
-from hookgate.tasks import apart, contained_task, finish
+from hookgate.tasks import apart, contained_task, finish, stop
 
 SPARE_SECONDS = 20.0
 """So much longer than it may wait a poll may take."""
@@ -199,9 +199,7 @@ class _Served:
     async def close(self) -> None:
         """End cleanly: what is being sent is sent, then all stops."""
         await self.sender.close()
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await stop(*self.tasks)
 
 
 class Service:

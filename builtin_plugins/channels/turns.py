@@ -37,6 +37,7 @@ from hookgate.builtin_plugins.channels.intake import (
 from hookgate.builtin_plugins.channels.peers import BEGUN, HELP, Beginnings, command_of
 from hookgate.builtin_plugins.channels.roster import Hosted
 from hookgate.builtin_plugins.channels.settings import ChannelsSettings
+from hookgate.tasks import stop
 
 AGAIN_SECONDS = 1.0
 """From one attempt to the next to start a turn that cannot be started now."""
@@ -137,12 +138,7 @@ class Turning:
 
     async def close(self) -> None:
         """Return once what has ended is written; what waits is taken up at the next start."""
-        tasks = tuple(self._tasks)
-        if tasks:
-            await asyncio.wait(tasks, timeout=STOP_SECONDS)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await stop(*self._tasks, grace=STOP_SECONDS)
 
     # -- answers that are waited for ---------------------------------------
 

@@ -18,6 +18,7 @@ import orjson
 from hookgate import STORE, Event, FinishedCall, Host, Principal, SessionKey, StoreError, Turn
 from hookgate.kit.tables import tables_of
 from hookgate.settings import redact_json
+from hookgate.tasks import stop
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
@@ -99,8 +100,7 @@ class TurnKeeper:
     async def close(self) -> None:
         """Write what has ended, and hear of nothing more."""
         self._stack.close()
-        self._writer.cancel()
-        await asyncio.gather(self._writer, return_exceptions=True)
+        await stop(self._writer)
         await self._flush(every=True)
 
     # -- what comes in -----------------------------------------------------------

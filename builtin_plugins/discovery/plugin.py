@@ -55,6 +55,7 @@ from hookgate.catalogue import (
 )
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tooling import tool
+from hookgate.tasks import stop
 from hookgate.wire import canonical
 
 DESCRIPTION_CHARS = 300
@@ -141,9 +142,7 @@ class Plugin:
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await stop(*tasks)
             await self._examples.close()
             await discoverer.engine.close()
             self._made = self._learned = self._newest = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -26,6 +25,7 @@ from hookgate.builtin_plugins.inventory.sources.source import (
 from hookgate.builtin_plugins.inventory.switches import Keeping
 from hookgate.builtin_plugins.inventory.writing.writes import REFUSED
 from hookgate.hookspecs import hookimpl
+from hookgate.tasks import stop
 
 
 class Plugin:
@@ -48,8 +48,7 @@ class Plugin:
         async with opened(host, self._settings, self._keeping) as self._opened:
             following = host.spawn(self._opened.follow(), name="inventory.follow")
             yield
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
+            await stop(following)
         for source in self._runtimes:
             if isinstance(source, OpenClawSource):
                 await source.close()

@@ -40,6 +40,7 @@ from hookgate.builtin_plugins.metering.settings import MeteringSettings
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tables import tables_of
 from hookgate.kit.tokens.bills import UsageBills
+from hookgate.tasks import stop
 
 PART = "metering.ledger"
 COUNTERS = "metering.budgets"
@@ -129,9 +130,7 @@ class Plugin:
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await stop(*tasks)
             self._gate = self._budget_operations.budgets = self._usage_operations.reports = None
             self._ruling.close()
             # First: what a call has used is settled once its row is in the ledger.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -42,6 +41,7 @@ from hookgate.builtin_plugins.planning.windows import KeptWindows
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tables import tables_of
 from hookgate.settings import redact_json
+from hookgate.tasks import stop
 
 PART = "planning.outcomes"
 META_TOOL = frozenset(("tool:discover_capabilities",))
@@ -83,8 +83,7 @@ class Plugin:
         try:
             yield
         finally:
-            keeping.cancel()
-            await asyncio.gather(keeping, return_exceptions=True)
+            await stop(keeping)
             await self._windows.close()
             self._host = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -33,6 +33,7 @@ from hookgate import (
     operation,
 )
 from hookgate.catalogue import Snapshot
+from hookgate.kit.model_check import agents_by_model
 
 QUESTION = "Answer with the one word ok."
 """What a model is asked to see that it answers."""
@@ -126,7 +127,7 @@ class ProviderOperations:
             hookgate models
             hookgate models ollama
         """
-        asked = _asked(self._host)
+        asked = agents_by_model(self._host.settings)
         names = dict.fromkeys([*asked, *(ref for ref, _ in _named(self._host))])
         if provider:
             served = await self._served(provider)
@@ -220,7 +221,7 @@ class ProviderOperations:
     def _wanted(self, name: str) -> list[ModelRef]:
         if "/" in name:
             return [ModelRef.parse(name)]
-        wanted = [ref for ref in _asked(self._host) if name in ("", ref.provider)]
+        wanted = [ref for ref in agents_by_model(self._host.settings) if name in ("", ref.provider)]
         wanted = wanted or [
             ref
             for ref, info in _named(self._host)
@@ -276,7 +277,8 @@ class ProviderOperations:
 def _beside(host: Host, invocation: Invocation, ref: ModelRef) -> Turn:
     """Return a turn that stands for the question alone: nothing of it is run or kept."""
     address = Address("cli", "local", "providers-test")
-    agent = Agent(name=next(iter(_asked(host).get(ref, [])), "none"), models=(ref,))
+    first, *_ = agents_by_model(host.settings).get(ref, ["none"])
+    agent = Agent(name=first, models=(ref,))
     provenance = Provenance.EXTERNAL_USER
     return Turn(
         session=SessionKey(agent.name, address.channel, address.account, address.peer),
@@ -289,15 +291,6 @@ def _beside(host: Host, invocation: Invocation, ref: ModelRef) -> Turn:
         plan=TurnPlan(models=(ref,)),
         started=host.clock.now(),
     )
-
-
-def _asked(host: Host) -> Mapping[ModelRef, list[str]]:
-    """Return the models of the agents, and which agents ask them."""
-    asked: dict[ModelRef, list[str]] = {}
-    for name, agent in sorted(host.settings.agents.items()):
-        for model in agent.models:
-            asked.setdefault(model, []).append(name)
-    return asked
 
 
 def _named(host: Host) -> Iterable[tuple[ModelRef, ModelInfo]]:

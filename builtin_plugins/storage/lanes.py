@@ -35,7 +35,7 @@ from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.tables import LANE_ROWS
 from hookgate.kit.records.statements import insert_of
 from hookgate.sessions import InProcessLanes
-from hookgate.tasks import finish
+from hookgate.tasks import finish, stop
 
 if TYPE_CHECKING:
     from sqlalchemy.sql.elements import ColumnElement
@@ -303,10 +303,7 @@ class SqlLanes:
 
     async def close(self) -> None:
         """Give back whatever is left; called when no turn runs any more."""
-        for task in (self._taking, self._tidying):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+        await stop(self._taking, self._tidying)
         await self._give_back(list(self._held.values()))
 
     # -- keeping it --------------------------------------------------------

@@ -24,6 +24,7 @@ from hookgate import (
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.hookspecs import blocking, hookimpl
 from hookgate.sessions import FileSwitches
+from hookgate.tasks import stop
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.storage.lanes import SqlLanes
@@ -85,9 +86,7 @@ class Plugin:
             await questions.close()
         finally:
             self._store = None
-            for task in work:
-                task.cancel()
-            await asyncio.gather(*work, return_exceptions=True)
+            await stop(*work)
             await store.close()
 
     @hookimpl

@@ -19,7 +19,7 @@ from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.tables import ASKERS, QUESTION_ROWS
 from hookgate.kit.records.statements import insert_of
 from hookgate.sessions import STOPPED
-from hookgate.tasks import finish
+from hookgate.tasks import finish, stop
 
 POLL_SECONDS = 0.5
 """How often a gateway looks what became of its questions, while any waits."""
@@ -183,9 +183,7 @@ class SqlQuestions:
 
     async def close(self) -> None:
         """Say that this gateway asks nothing any more."""
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.gather(self._following, return_exceptions=True)
+        await stop(self._following)
         if self._store.shared and self._following is not None:
             mine = sa.delete(ASKERS).where(ASKERS.c.owner == self.owner)
 

@@ -23,6 +23,7 @@ from hookgate.kit.acceptance.acceptances import (
     WaitingSubject,
     acceptances_of,
 )
+from hookgate.tasks import stop
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.channel import GuestChannel
@@ -376,9 +377,7 @@ class WasmPlugins:
     async def close(self) -> None:
         """Close connections, and end the sandbox."""
         self._unwatch()
-        if self._late is not None:
-            self._late.cancel()
-            await asyncio.gather(self._late, return_exceptions=True)
+        await stop(self._late)
         await self._loads.close()
         if self._guests is not None:
             await self._guests.close()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hookgate.core.domain.errors import StartError
+from hookgate.core.hooks.tasks import stop
 
 if TYPE_CHECKING:
     from hookgate.core.settings.schema import GatewaySettings, Settings
@@ -306,9 +307,7 @@ class Handover:
 
     async def close(self) -> None:
         """Wait for nobody any more; whoever takes over is told by `release`."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await stop(self._task)
         if self._listener is not None:
             self._listener.close()
             with suppress(OSError):

@@ -178,6 +178,21 @@ async def finish(work: Coroutine[Any, Any, T]) -> T:
     return task.result()
 
 
+async def stop(*tasks: asyncio.Future[Any] | None, grace: float = 0.0) -> None:
+    """Cancel tasks, and wait until they are over, however they end.
+
+    Args:
+        tasks: Which ones; None is none.
+        grace: Seconds in which they may end by themselves before.
+    """
+    there = [task for task in tasks if task is not None]
+    if there and grace:
+        await asyncio.wait(there, timeout=grace)
+    for task in there:
+        task.cancel()
+    await asyncio.gather(*there, return_exceptions=True)
+
+
 class InSessionOrder:
     """Runs work off the lanes, in the order in which it came in, session by session."""
 

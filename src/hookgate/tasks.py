@@ -8,5 +8,6 @@ from hookgate.core.hooks.tasks import (
     called as called,
     contained_task as contained_task,
     finish as finish,
+    stop as stop,
     told as told,
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hookgate import Host
 from hookgate.kit.content.files import write_whole
+from hookgate.tasks import stop
 
 FILE = "CAPABILITIES.md"
 
@@ -97,9 +98,7 @@ class ShownFiles:
 
     async def close(self) -> None:
         """Write what waits, for `SECONDS` at most."""
-        if self._worker is not None:
-            self._worker.cancel()
-            await asyncio.wait([self._worker])
+        await stop(self._worker)
         try:
             async with asyncio.timeout(SECONDS):
                 await self._write_all()

@@ -33,7 +33,7 @@ from hookgate.builtin_plugins.discovery.index.vectors import VectorsError
 from hookgate.builtin_plugins.discovery.learn.lessons import GivenExamples
 from hookgate.kit.modules import np
 from hookgate.kit.vectors import small_talk
-from hookgate.tasks import finish
+from hookgate.tasks import finish, stop
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -454,7 +454,5 @@ class SearchEngine:
     async def close(self) -> None:
         """Stop what runs beside the turns, and write the index a last time."""
         await asyncio.gather(*self._builds, return_exceptions=True)
-        if self._filling is not None and not self._filling.done():
-            self._filling.cancel()
-            await asyncio.gather(self._filling, return_exceptions=True)
+        await stop(self._filling)
         await self.save(now=True)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from hookgate import Egress, EgressError
 from hookgate.builtin_plugins.inventory.sources.source import RuntimeDisconnectedError
 from hookgate.clients import PeerLookup, canonical_address
-from hookgate.tasks import contained_task
+from hookgate.tasks import contained_task, stop
 
 if TYPE_CHECKING:
     import aiohttp
@@ -110,9 +110,7 @@ class OpenClawLink:
 
     async def close(self) -> None:
         """End the connection."""
-        if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.wait({self._reading})
+        await stop(self._reading)
         await self._open.aclose()
         self._socket = self._reading = None
 

@@ -31,7 +31,7 @@ from hookgate.builtin_plugins.metering.budgets.windows import (
     Window,
 )
 from hookgate.builtin_plugins.metering.tables.budgets import OPEN
-from hookgate.tasks import finish
+from hookgate.tasks import finish, stop
 
 TURN = "/turn:"
 """A key with this in it is kept in memory: its window ends with a turn of this gateway."""
@@ -127,9 +127,7 @@ class Budgets(Lessee):
     async def close(self) -> None:
         """Write what was used, and give back all that no call holds."""
         self._closed = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await stop(*self._tasks)
         await self._waiting.close()
         try:
             left = [window for window in self._leased() if window.leased]

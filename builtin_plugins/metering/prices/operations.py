@@ -10,6 +10,7 @@ from pydantic import Field
 
 from hookgate import POSITIONAL, Host, Invocation, ModelRef, OperationModel, TurnError, operation
 from hookgate.builtin_plugins.metering.prices.book import Prices
+from hookgate.kit.model_check import agents_by_model
 
 
 class Step(OperationModel):
@@ -91,7 +92,7 @@ class PriceOperations:
         Example:
             hookgate prices show openai/gpt-4o
         """
-        wanted = [_ref(model)] if model else list(_asked(self._host))
+        wanted = [_ref(model)] if model else list(agents_by_model(self._host.settings))
         return PricesShown(models=await self._shown(wanted), library=self._prices.version)
 
     @operation("prices.check", rest=("GET", "/v1/prices/check"))
@@ -100,23 +101,14 @@ class PriceOperations:
 
         Exit code 1 where it is not: budgets in money then take that model at its worst.
         """
-        found = await self._shown(_asked(self._host))
+        found = await self._shown(agents_by_model(self._host.settings))
         ok = all(one.state != "unknown" for one in found)
         return Checked(models=found, library=self._prices.version, ok=ok)
 
     async def _shown(self, models: Iterable[ModelRef]) -> list[ModelPrices]:
         await self._prices.load()
-        asked = _asked(self._host)
+        asked = agents_by_model(self._host.settings)
         return [_priced(self._prices, one, asked.get(one, []), self._host) for one in models]
-
-
-def _asked(host: Host) -> dict[ModelRef, list[str]]:
-    """Return the models of the settings, and which agents ask them."""
-    asked: dict[ModelRef, list[str]] = {}
-    for name, agent in sorted(host.settings.agents.items()):
-        for model in agent.models:
-            asked.setdefault(model, []).append(name)
-    return asked
 
 
 def _ref(name: str) -> ModelRef:

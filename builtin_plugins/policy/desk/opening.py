@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -13,6 +12,7 @@ from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.clients import followed_token_book, principal_id
 from hookgate.kit.acceptance.acceptances import acceptances_of
 from hookgate.kit.tables import tables_of
+from hookgate.tasks import stop
 
 
 @asynccontextmanager
@@ -60,5 +60,4 @@ async def opened(
     finally:
         for undo in unwatch:
             undo()
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
+        await stop(following)

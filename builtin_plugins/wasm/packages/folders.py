@@ -18,6 +18,7 @@ from hookgate import ConfigError, HookgateError, Host, Problem, Tool
 from hookgate.builtin_plugins.wasm.packages.manifest import MANIFEST, Manifest, parse_manifest
 from hookgate.builtin_plugins.wasm.settings import WasmSettings
 from hookgate.kit.content.files import MANIFEST_BYTES, inside, read_bytes, read_text, write_whole
+from hookgate.tasks import stop
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.guests import Guests, LoadedPlugin
@@ -326,10 +327,7 @@ class Loads:
     async def close(self) -> None:
         """End what is under way, and close what was ready."""
         loads, self._loads = tuple(self._loads.values()), {}
-        tasks = [load.task for load in loads if load.task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await stop(*(load.task for load in loads))
         for load in loads:
             if load.loaded is not None:
                 await load.loaded.door.close()

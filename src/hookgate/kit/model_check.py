@@ -23,7 +23,14 @@ if TYPE_CHECKING:
     from hookgate.core.host import Host
     from hookgate.core.settings.schema import Settings
 
-__all__ = ["DescribedProviders", "ModelFault", "check_models", "describe", "tell_models"]
+__all__ = [
+    "DescribedProviders",
+    "ModelFault",
+    "agents_by_model",
+    "check_models",
+    "describe",
+    "tell_models",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +127,15 @@ def tell_models(host: Host, settings: Settings) -> None:
     told |= {f"provider {one}": f"{known[one].missing}: {known[one].action}" for one in lacking}
     agents = {f"agent {name}" for name in (*settings.agents, DEMO_AGENT.name)}
     host.standing.turned(agents, dict(sorted(told.items())))
+
+
+def agents_by_model(settings: Settings) -> dict[ModelRef, list[str]]:
+    """Return the models of the settings, and which agents ask each, fallbacks included."""
+    found: dict[ModelRef, list[str]] = {}
+    for name, agent in sorted(settings.agents.items()):
+        for model in agent.models:
+            found.setdefault(model, []).append(name)
+    return found
 
 
 def _models(settings: Settings) -> Iterator[_Used]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hookgate.core.domain.errors import HookgateError
+from hookgate.core.hooks.tasks import stop
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -151,9 +152,7 @@ class LocalClient:
         try:
             yield stream
         finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            await stop(task)
 
     async def _run(
         self, stream: Stream, method: str, params: Mapping[str, Any], *, streaming: bool
