@@ -19,8 +19,8 @@ each one take, where that may lose `MAY_LOSE` of their evidence. Messages that m
 are asked as well: small talk, which is that of ``discovery/small_talk.txt``, and general questions;
 what is told is how many of them recall any turn.
 
-``--scale`` measures CPU time alone, with up to 50,000 turns in one scope, made by repeating
-the conversations with other names, and with vectors that are drawn by chance.
+``--scale`` measures CPU time, memory and disk alone, with up to 50,000 turns in one scope, made by
+repeating the conversations with other names, and with vectors that are drawn by chance.
 
 ``--socket N`` has the first N conversations with a real gateway instead, over HTTP, and asks there:
 see ``benchmarks/_talks.py``.
@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import gzip
 import json
 import os
@@ -40,6 +41,7 @@ import re
 import statistics
 import tempfile
 import time
+import tracemalloc
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -90,7 +92,8 @@ IDLE = {
 IDLE_GOAL = 0.15
 
 WRITE_GOAL, RECALL_GOAL = 5.0, 8.0
-SIZES = (50, 500, 5_000, 50_000)
+HELD_GOAL = 1_300
+SIZES = (50, 500, 5_000, 10_000, 50_000)
 ASKED = 100
 RECALLED = 50
 """Turns that a turn asks for."""
@@ -483,13 +486,15 @@ async def grow(folder: Path, sizes: Sequence[int]) -> list[Figure]:
     figures = []
     for size in sizes:
         costs = Costs([], [], [])
-        async with episodes_with(Chance()) as (episodes, _):
+        async with episodes_with(Chance()) as (episodes, store):
             said = repeated(folder, size)
             await keep(episodes, said[:-30], Costs([], [], []), at_once=500)
             await keep(episodes, said[-30:], costs)
             begun = time.process_time()
             await episodes.search(["session:all"], asked[0], RECALLED)
             first = (time.process_time() - begun) * 1000
+            held = await held_by(store, asked[0])
+            disk = await store.read(bytes_on_disk)
             for question in asked:
                 vector = time.process_time()
                 await Chance().embed_query(question)
@@ -502,7 +507,34 @@ async def grow(folder: Path, sizes: Sequence[int]) -> list[Figure]:
             Figure(name=f"memory.scale.{size}.first", value=first, unit="ms CPU",
                    against="the first recall after a start, which reads the scope")
         )  # fmt: skip
+        figures += [
+            Figure(name=f"memory.scale.{size}.held", value=held / size, unit="bytes a turn",
+                   goal=HELD_GOAL, against="in memory, of a scope that is searched"),
+            Figure(name=f"memory.scale.{size}.disk", value=disk / size, unit="bytes a turn",
+                   against=f"texts of {sum(len(one.text) for one in said) / size:.0f} characters"),
+        ]  # fmt: skip
     return figures
+
+
+async def held_by(store: Store, question: str) -> int:
+    """Return the bytes of what memory holds of a scope once it was searched."""
+    episodes = Episodes(store, now=lambda: datetime.now(UTC), embedder=Chance)
+    tracemalloc.start()
+    try:
+        await episodes.search(["session:all"], question, RECALLED)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+def bytes_on_disk(connection: Connection) -> int:
+    """Return the bytes of the store."""
+    pages, size = (
+        int(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one())
+        for name in ("page_count", "page_size")
+    )
+    return pages * size
 
 
 # -- the run --------------------------------------------------------------------------------
@@ -520,7 +552,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--cache", type=Path, metavar="FOLDER",
                         help=f"keeps vectors from run to run (default: ${CACHE})")  # fmt: skip
     parser.add_argument("--frontier", action="store_true", help="other cuts of what is shown")
-    parser.add_argument("--scale", action="store_true", help="CPU time alone, up to 50,000 turns")
+    parser.add_argument(
+        "--scale", action="store_true", help="CPU, memory, disk; up to 50,000 turns"
+    )
     parser.add_argument("--socket", type=int, metavar="N", help="N conversations over HTTP")
     parser.add_argument("--quick", action="store_true", help="words only; up to 500 turns")
     chosen = parser.parse_args()

@@ -180,14 +180,20 @@ class Episodes:
         return await self._store.read(rows.cursor_of) if known is None else known
 
     async def _pieces_of(self, said: Sequence[Utterance]) -> list[rows.Piece]:
-        """Return what is kept of messages; by what a turn has just asked is known by its vector."""
+        """Return what is kept of messages; by what a turn has just asked is known by its vector.
+
+        Others have room for one: a row that grew when it came would split its page of the store.
+        """
         pieces = await asyncio.to_thread(rows.pieces_of, said)
         embedder = self._embedder()
+        if embedder is None:
+            return pieces
         vector_of = getattr(embedder, "cached", None)
-        if embedder is not None and vector_of is not None:
-            for piece in pieces:
-                if (vector := vector_of(piece["text"])) is not None:
-                    piece["vector"], piece["fingerprint"] = to_bytes(vector), embedder.fingerprint
+        room = bytes(embedder.dimension + len(embedder.fingerprint))
+        for piece in pieces:
+            vector = None if vector_of is None else vector_of(piece["text"])
+            piece["vector"] = room if vector is None else to_bytes(vector)
+            piece["fingerprint"] = "" if vector is None else embedder.fingerprint
         return pieces
 
     async def embed_waiting(

@@ -26,8 +26,8 @@ SITTING_SECONDS = 3600
 """After a longer silence a session's next turn begins a new sitting."""
 
 _COLUMNS = {
-    **dict.fromkeys(("places", "at", "turns", "before", "after", "starts"), "int64"),
-    **dict.fromkeys(("lengths", "signs", "speaker", "sitting"), "int32"),
+    **dict.fromkeys(("places", "at", "turns", "starts"), "int64"),
+    **dict.fromkeys(("lengths", "signs", "speaker", "sitting", "before", "after"), "int32"),
 }
 """What is known of each row, see `TurnIndex`."""
 

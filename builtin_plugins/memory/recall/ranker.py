@@ -591,11 +591,11 @@ def _add_pairs(index: TurnIndex, words: Sequence[int], found: Postings, scores: 
     scores += np.bincount(rows[places], parts, len(index)).astype(np.float32)
 
 
-def _places_of(terms: npt.NDArray[np.uint32], words: Sequence[int]) -> Ints:
+def _places_of(terms: npt.NDArray[np.uint32], words: Sequence[int]) -> npt.NDArray[np.uint8]:
     """Return the place of each of `terms` among `words`, from 1; 0 of what is none of them."""
     known = np.array([0, *words], np.uint32)
     # By their lower halves, which two words seldom share.
-    seats = np.zeros(1 << 16, np.int64)
+    seats = np.zeros(1 << 16, np.uint8)
     halves = known[1:] & 0xFFFF
     seats[halves] = np.arange(1, len(known))
     places = seats.take(terms & 0xFFFF)

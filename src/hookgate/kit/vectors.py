@@ -55,6 +55,7 @@ def idleness(messages: Floats, talk: Floats) -> Floats:
         messages: An array (messages, dimension).
         talk: The vectors of `small_talk`, an array (lines, dimension).
     """
-    nearest = np.sort(products(messages, talk), axis=1)[:, -NEAREST:]
-    near: Floats = np.maximum(nearest.mean(axis=1), 2 * nearest[:, -1] - 1)
+    most = min(NEAREST, len(talk))
+    nearest = np.partition(products(messages, talk), -most, axis=1)[:, -most:]
+    near: Floats = np.maximum(nearest.mean(axis=1), 2 * nearest.max(axis=1) - 1)
     return np.maximum(near, 0)

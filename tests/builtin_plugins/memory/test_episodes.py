@@ -344,6 +344,23 @@ async def test_many_turns_are_ranked_by_those_that_seem_near(
 # -- vectors -----------------------------------------------------------------------
 
 
+async def test_rows_keep_their_size_when_their_vectors_come(store: SqlStore) -> None:
+    episodes = made(store, Topics("one"))
+    await episodes.learn(TALK)
+    size = sa.text(
+        "SELECT sum(coalesce(length(vector), 0) + length(fingerprint)),"
+        " count(*) FILTER (WHERE fingerprint = '') FROM memory_turn"
+    )
+
+    async def kept() -> Any:
+        return await store.read(lambda connection: connection.execute(size).one())
+
+    before, waiting = await kept()
+    assert waiting == len(TALK)
+    await episodes.embed_waiting(64)
+    assert await kept() == (before, 0)
+
+
 async def test_vectors_of_another_embedder_are_made_anew(store: SqlStore) -> None:
     await made(store, first := Topics("one")).learn([DOG])
     assert await made(store, first).embed_waiting() == 1
