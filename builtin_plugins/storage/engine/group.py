@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 
-from sqlalchemy import Connection, Table, event
+from sqlalchemy import Connection, RootTransaction, Table, event
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookgate import StoreError, StoreUnavailableError
 from hookgate.builtin_plugins.storage.engine.faults import contain, fault
 from hookgate.builtin_plugins.storage.engine.inserts import Inserts, check_columns
-from hookgate.builtin_plugins.storage.engine.sqlite import Dialect
+from hookgate.builtin_plugins.storage.engine.sqlite import Dialect, Written
 
 T = TypeVar("T")
 
@@ -128,10 +129,11 @@ class WriteGuard:
 
     Attributes:
         closed: Whether such a function runs now.
+        refused: Whether one has tried to.
     """
 
     def __init__(self) -> None:
-        self.closed = False
+        self.closed = self.refused = False
 
     def watch(self, connection: Connection) -> None:
         """Guard `connection`."""
@@ -143,6 +145,7 @@ class WriteGuard:
 
     def _refuse(self, _: Connection | None = None) -> None:
         if self.closed:
+            self.refused = True
             raise StoreError(
                 "a function that was handed to the store called commit() or rollback(): "
                 "leave both to the store, and raise an exception to undo"
@@ -242,9 +245,11 @@ class WriteGroup:
         Raises:
             GroupLostError: The transaction is gone.
             SQLAlchemyError: It could not begin, or it could not commit.
+            sqlite3.Error: The same, in SQLite.
         """
+        self._guard.refused = False
         self._saves = connection.dialect.name != "sqlite"
-        self._root = connection.begin()
+        self._root = self._opened(connection)
         try:
             self._together(connection)
         except GroupLostError:
@@ -262,10 +267,13 @@ class WriteGroup:
             self._one(connection, work, work.work)
         self._root.commit()
 
+    def _opened(self, connection: Connection) -> RootTransaction | Written:
+        return connection.begin() if self._saves else Written(connection)
+
     def _begin_anew(self, connection: Connection) -> None:
         if self._root.is_active:
             self._root.rollback()
-        self._root = connection.begin()
+        self._root = self._opened(connection)
         self._begun = False
 
     def _together(self, connection: Connection) -> None:
@@ -340,18 +348,14 @@ class WriteGroup:
             raise
         finally:
             self._guard.closed = False
-        if not self._stands(connection):
+        if not self._stands():
             raise GroupLostError("a function that was handed to the store ended the transaction")
         self._begun = True
         return value
 
-    def _stands(self, connection: Connection) -> bool:
-        """Whether the transaction is still there."""
-        # SQLite rolls a whole transaction back by itself when the disk is full or fails
-        # (https://sqlite.org/lang_transaction.html, "Response To Errors Within A Transaction").
-        active = self._root.is_active
-        driver = connection.connection.dbapi_connection if active else None
-        return active and getattr(driver, "in_transaction", True)
+    def _stands(self) -> bool:
+        """Whether the transaction is still there, and nobody has tried to end it."""
+        return self._root.is_active and not self._guard.refused
 
     def _undo(self, connection: Connection, cause: BaseException, *, saved: bool) -> None:
         """Undo what was done since the savepoint, or the whole transaction where it had none.
@@ -360,7 +364,7 @@ class WriteGroup:
             GroupLostError: The transaction was gone already.
         """
         reason = fault(cause) or f"{type(cause).__name__}: {cause}"
-        if not self._stands(connection):
+        if not self._stands():
             raise GroupLostError(reason) from cause
         try:
             if saved:
@@ -368,7 +372,7 @@ class WriteGroup:
                 connection.exec_driver_sql("RELEASE SAVEPOINT job")
             else:
                 self._begin_anew(connection)
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, sqlite3.Error) as error:
             raise GroupLostError(reason) from error
 
 

@@ -16,6 +16,7 @@ from tests.support.script import Script, Scripted, say
 from hookgate import Gateway
 from hookgate.builtin_plugins.storage import lanes
 from hookgate.builtin_plugins.storage.conversations import SqlConversations
+from hookgate.builtin_plugins.storage.engine.sqlite import Written
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.core.domain.errors import StaleFenceError
 from hookgate.core.domain.messages import Message
@@ -314,19 +315,18 @@ async def test_a_turn_that_has_lost_its_lane_before_it_was_committed_begins_anew
         assert await stored(one, turn) == ["hello", "hi"]
 
 
-async def test_a_turn_costs_two_commits(tmp_path: Path) -> None:
-    commits: list[sa.Connection] = []
+async def test_a_turn_costs_two_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commits: list[Written] = []
+    commit = Written.commit
 
-    def count(connection: sa.Connection) -> None:
-        commits.append(connection)
+    def counted(written: Written) -> None:
+        commits.append(written)
+        commit(written)
 
     plugins = [Scripted(Script(say("hi")))]
     async with Gateway(settings(tmp_path), builtin=BUILTIN, plugins=plugins) as gate:
-        sa.event.listen(sa.Engine, "commit", count)
-        try:
-            turns = [await gate.chat("hello"), await gate.chat("again")]
-        finally:
-            sa.event.remove(sa.Engine, "commit", count)
+        monkeypatch.setattr(Written, "commit", counted)
+        turns = [await gate.chat("hello"), await gate.chat("again")]
     assert [turn.ending for turn in turns] == ["done", "done"]
     assert len(commits) == 4
 
