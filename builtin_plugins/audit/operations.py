@@ -154,10 +154,9 @@ class AuditOperations:
         """
         expected = [parse_head(text) for text in heads]
         if wrong := [text for text, head in zip(heads, expected, strict=True) if not head]:
-            raise TurnError(
+            raise TurnError.invalid(
                 f"found the head {wrong[0][:80]!r}, expected CHAIN/SEQ/SEAL",
-                code="invalid_params",
-                action="take the heads from an export",
+                "take the heads from an export",
             )
         trail = self._trail()
         await trail.flush()
@@ -211,6 +210,4 @@ def _moment(text: str, now: datetime) -> str:
     try:
         return moment(text, now).isoformat(timespec="microseconds") if text else ""
     except ValueError as error:
-        raise TurnError(
-            str(error), code="invalid_params", action="write it in one of these forms"
-        ) from None
+        raise TurnError.invalid(error, "write it in one of these forms") from None

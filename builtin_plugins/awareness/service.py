@@ -279,10 +279,9 @@ class Awareness:
         if card is None:
             raise not_found("card", name, "`hookgate cards list` shows all")
         if digest and pin_digest(card) != digest:
-            raise TurnError(
+            raise TurnError.invalid(
                 f"the card {name!r} is another one than was shown",
-                code="invalid_params",
-                action="look at it again; `hookgate cards list` shows its digest",
+                "look at it again; `hookgate cards list` shows its digest",
             )
         return await self.approve([card], by=by)
 

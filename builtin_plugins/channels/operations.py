@@ -263,10 +263,9 @@ class ChannelOperations:
         """
         service = self._opened()
         if not channel and not id:
-            raise TurnError(
+            raise TurnError.invalid(
                 "found neither `channel` nor `id`, expected one of them",
-                code="invalid_params",
-                action="`hookgate channels dead` lists what could not be delivered",
+                "`hookgate channels dead` lists what could not be delivered",
             )
         channels = await service.deliveries.replay(channel, id)
         for name in set(channels):

@@ -102,17 +102,15 @@ async def give(
         hookgate accept give card --all
     """
     if bool(name) == all or (all and digest):
-        raise TurnError(
+        raise TurnError.invalid(
             "found neither a name nor `all`, or both",
-            code="invalid_params",
-            action="name one, with its digest if you like, or say `all`; `accept.list` names them",
+            "name one, with its digest if you like, or say `all`; `accept.list` names them",
         )
     book = await acceptances_of(invocation.host)
     desk = book.desks.get(kind)
     if desk is None:
-        raise TurnError(
-            f"found the kind {kind!r}, expected one of {', '.join(sorted(book.desks))}",
-            code="invalid_params",
+        raise TurnError.invalid(
+            f"found the kind {kind!r}, expected one of {', '.join(sorted(book.desks))}"
         )
     names = [name] if name else [waiting.name for waiting in await desk.waiting()]
     for one in names:

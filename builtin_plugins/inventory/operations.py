@@ -250,10 +250,9 @@ class InventoryOperations:
         try:
             read = model.model_validate(given)
         except ValueError as error:
-            raise TurnError(
+            raise TurnError.invalid(
                 f"the parameters do not fit the action {params.action}: {_short(error)}",
-                code="invalid_params",
-                action=f"look at the operation inventory.{params.action}",
+                f"look at the operation inventory.{params.action}",
             ) from None
         result: ChangedRecord = await handler(invocation, read)
         return result
@@ -264,9 +263,7 @@ class InventoryOperations:
         try:
             return await self._inventory().named(text, principal)
         except ValueError as error:
-            raise TurnError(
-                str(error), code="invalid_params", action="say which one by one of these"
-            ) from None
+            raise TurnError.invalid(error, "say which one by one of these") from None
 
     async def _changed(
         self, action: Action, invocation: Invocation, text: str, **more: str

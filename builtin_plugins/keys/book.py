@@ -225,11 +225,9 @@ class KeyBook:
         )
         added = await rows.store.write(lambda one: tables.add(one, row), order=tables.KEYS.name)
         if not added:
-            raise TurnError(
+            raise TurnError.invalid(
                 f"there is a key called {name!r}",
-                code="invalid_params",
-                action="choose another name, or give it another secret: "
-                f"`hookgate keys rotate {name}`",
+                f"choose another name, or give it another secret: `hookgate keys rotate {name}`",
             )
         return secret
 

@@ -116,11 +116,10 @@ class KeyOperations:
         rows = {row.name: row for row in await self._book.all()}
         name = params.name or _free(params.for_ or "key", rows)
         if name in host.settings.gateway.tokens:
-            raise TurnError(
+            raise TurnError.invalid(
                 f"there is a token called {name!r} in the settings, and what keys use is counted "
                 "by their names",
-                code="invalid_params",
-                action="choose another name",
+                "choose another name",
             )
         asked = Terms.model_validate(
             params.model_dump(exclude={"name", "for_", "url"}, exclude_unset=True)
@@ -153,10 +152,9 @@ class KeyOperations:
         """
         host, name = invocation.host, params.name
         if odd := sorted(set(params.clear) - set(Terms.model_fields)):
-            raise TurnError(
+            raise TurnError.invalid(
                 f"found {odd[0][:80]!r}, expected some of {', '.join(Terms.model_fields)}",
-                code="invalid_params",
-                action="name what is to be cleared as its option is called, with `_` for `-`",
+                "name what is to be cleared as its option is called, with `_` for `-`",
             )
         known = await self._book.named(name)
         before = known.terms.model_dump(exclude_defaults=True, exclude=set(params.clear))
@@ -222,16 +220,14 @@ def _granted(asked: Terms, name: str, invocation: Invocation) -> Terms:
     host, maker = invocation.host, invocation.principal
     terms = of_maker(asked, maker, host.clock.now())
     if terms.principal(name, "").has_expired(host.clock.now()):
-        raise TurnError(
+        raise TurnError.invalid(
             f"found the end {terms.expires}, which is over, expected one to come",
-            code="invalid_params",
-            action="say how long it is good for, such as `--expires 90d`",
+            "say how long it is good for, such as `--expires 90d`",
         )
     if terms.metered and host.get(BUDGETS) is None:
-        raise TurnError(
+        raise TurnError.invalid(
             "found a limit of what it uses, and no plugin that counts that",
-            code="invalid_params",
-            action="enable the plugin `metering`, or leave the limit out",
+            "enable the plugin `metering`, or leave the limit out",
         )
     _within(terms, name, invocation)
     return terms

@@ -293,10 +293,9 @@ class MemoryOperations:
         for name in names:
             meant = {one for one, session in found[name] if one == name or principal.sees(session)}
             if len(meant) > 1:
-                raise TurnError(
+                raise TurnError.invalid(
                     f"found {len(meant)} ids that end with {name[:200]!r}, expected one",
-                    code="invalid_params",
-                    action=f"give more of it: {', '.join(sorted(meant)[:3])}",
+                    f"give more of it: {', '.join(sorted(meant)[:3])}",
                 )
             whole += meant or [name]
         return whole
@@ -391,9 +390,7 @@ class MemoryOperations:
         try:
             check_rows(params.rows, params.first)
         except FactFormatError as error:
-            raise TurnError(
-                str(error), code="invalid_params", action="give rows that an export wrote"
-            ) from None
+            raise TurnError.invalid(error, "give rows that an export wrote") from None
         new = known = 0
         # Everybody who learns or forgets waits for a write: a long one would hold up all turns.
         for begin in range(0, 0 if params.check else len(params.rows), ROWS_A_WRITE):
@@ -402,10 +399,9 @@ class MemoryOperations:
                 done = await self._keeper.write(self._taking(some, params))
             except FullError as error:
                 at = params.first + begin
-                raise TurnError(
+                raise TurnError.invalid(
                     f"rows {at} to {at + len(some) - 1} are not taken in: {error}",
-                    code="invalid_params",
-                    action="forget notes that no longer matter, or raise "
+                    "forget notes that no longer matter, or raise "
                     "`plugin.memory.max_notes`, and import again: what is there stays",
                 ) from None
             new, known = new + done.new, known + done.known
@@ -429,9 +425,7 @@ class MemoryOperations:
         try:
             key = SessionKey.parse(session)
         except ValueError as error:
-            raise TurnError(
-                str(error), code="invalid_params", action="`hookgate sessions list` names them"
-            ) from None
+            raise TurnError.invalid(error, "`hookgate sessions list` names them") from None
         if not invocation.principal.sees(session):
             raise _nothing(session)
         return key, scopes_of(key, self._settings()).read
@@ -447,9 +441,7 @@ class MemoryOperations:
             try:
                 check_scope(scope)
             except ValueError as error:
-                raise TurnError(
-                    str(error), code="invalid_params", action="`hookgate memory list` shows them"
-                ) from None
+                raise TurnError.invalid(error, "`hookgate memory list` shows them") from None
         there = [one for one in await self._there() if not scope or one == scope]
         if not principal.sees_all:
             there = [
@@ -460,10 +452,9 @@ class MemoryOperations:
         if scope and not there:
             raise _nothing(scope)
         if len(there) > MOST_SCOPES:
-            raise TurnError(
+            raise TurnError.invalid(
                 f"found {len(there)} scopes, and {MOST_SCOPES} are looked through at once",
-                code="invalid_params",
-                action="name one with `scope`, or a session with `session`",
+                "name one with `scope`, or a session with `session`",
             )
         return there
 
@@ -525,9 +516,8 @@ def _time(text: str) -> datetime | None:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise TurnError(
-            f"found the time {text!r}, expected one such as 2024-05-15 or 2024-05-15T12:00",
-            code="invalid_params",
+        raise TurnError.invalid(
+            f"found the time {text!r}, expected one such as 2024-05-15 or 2024-05-15T12:00"
         ) from None
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 

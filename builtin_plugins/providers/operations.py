@@ -231,10 +231,9 @@ class ProviderOperations:
             return wanted
         known = self._known()
         if name in known:
-            raise TurnError(
+            raise TurnError.invalid(
                 f"no agent asks a model of {name!r}, and the settings name none",
-                code="invalid_params",
-                action=f"name one, such as `{name}/MODEL`; `hookgate models {name}` lists them",
+                f"name one, such as `{name}/MODEL`; `hookgate models {name}` lists them",
             )
         raise not_found("provider", name, f"there is {', '.join(known)}", known=known)
 

@@ -193,9 +193,7 @@ class WasmOperations:
         """
         place = Path(folder)
         if not place.is_absolute():
-            raise TurnError(
-                f"found the folder {folder!r}, expected an absolute path", code="invalid_params"
-            )
+            raise TurnError.invalid(f"found the folder {folder!r}, expected an absolute path")
         plugins = self._current()
         accepted = await plugins.install(place, digest=digest, by=invocation.principal.id)
         # Its tools are looked at, as those of others are, before a model sees them.

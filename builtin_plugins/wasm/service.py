@@ -515,18 +515,15 @@ def _told() -> Iterator[None]:
     try:
         yield
     except HookgateError as error:
-        raise TurnError(
-            str(error), code="invalid_params", action="mend the plugin's folder"
-        ) from error
+        raise TurnError.invalid(error, "mend the plugin's folder") from error
 
 
 def _check_digest(package: Package, digest: str) -> None:
     if package.digest != digest:
-        raise TurnError(
+        raise TurnError.invalid(
             f"{package.name} in {package.folder} has the digest {package.digest}, and {digest} "
             "was accepted: it has changed since it was looked at",
-            code="invalid_params",
-            action="look at it again with `hookgate wasm inspect`",
+            "look at it again with `hookgate wasm inspect`",
         )
 
 

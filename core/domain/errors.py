@@ -197,6 +197,11 @@ class TurnError(HookgateError):
         self.action = action
         self.data = dict(data or {})
 
+    @classmethod
+    def invalid(cls, found: object, action: str = "") -> TurnError:
+        """Return the error for parameters that do not fit: what was found, and what to do."""
+        return cls(str(found), code="invalid_params", action=action)
+
 
 class NoAgentError(TurnError):
     """No agent could be resolved for a message."""

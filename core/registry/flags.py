@@ -89,7 +89,7 @@ def _meaning(flag: RequestFlag, name: str, value: Any) -> Any:
 
 def _invalid(why: str) -> TurnError:
     action = "send another value, or leave the flag out"
-    return TurnError(why, code="invalid_params", action=action)
+    return TurnError.invalid(why, action)
 
 
 def _shown(value: Any) -> str:

@@ -436,9 +436,7 @@ def _models(named: str | tuple[str, ...]) -> tuple[ModelRef, ...]:
     try:
         return tuple(map(ModelRef.parse, (named,) if isinstance(named, str) else named))
     except ValueError as error:
-        raise TurnError(
-            str(error), code="invalid_params", action="name the model as `provider/model`"
-        ) from None
+        raise TurnError.invalid(error, "name the model as `provider/model`") from None
 
 
 def _check_honoured(request: TurnRequest) -> None:
@@ -462,7 +460,7 @@ def _check_honoured(request: TurnRequest) -> None:
         wrong = "`ephemeral` with results of calls that the gateway keeps, which stays as it is"
         action = "bring the conversation along in `client_history`, or leave `ephemeral` out"
     if wrong:
-        raise TurnError(f"found a request with {wrong}", code="invalid_params", action=action)
+        raise TurnError.invalid(f"found a request with {wrong}", action)
 
 
 async def _over(handles: Collection[TurnHandle], seconds: float) -> None:

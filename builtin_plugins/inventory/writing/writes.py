@@ -408,4 +408,4 @@ def _may(by: Principal, agent: str | None) -> None:
 
 
 def _invalid(message: str) -> TurnError:
-    return TurnError(message, code="invalid_params", action="look at the parameters")
+    return TurnError.invalid(message, "look at the parameters")

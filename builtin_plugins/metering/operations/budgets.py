@@ -147,9 +147,7 @@ def _whose(params: ExplainParams) -> dict[Scope, str]:
         try:
             session = SessionKey.parse(params.session)
         except ValueError as error:
-            raise TurnError(
-                str(error), code="invalid_params", action="take it from `hookgate sessions`"
-            ) from error
+            raise TurnError.invalid(error, "take it from `hookgate sessions`") from error
         whose |= {
             "agent": session.agent,
             "channel": session.channel,
@@ -360,10 +358,9 @@ class BudgetOperations:
         try:
             budget = BudgetSettings.model_validate(params.model_dump(exclude={"name"}))
         except ValueError:
-            raise TurnError(
+            raise TurnError.invalid(
                 "found neither `tokens` nor `usd`: nothing would be limited",
-                code="invalid_params",
-                action="say how many: `--tokens 100000`, `--usd 5`",
+                "say how many: `--tokens 100000`, `--usd 5`",
             ) from None
 
         def change(known: Set) -> dict[str, Any]:
@@ -411,19 +408,17 @@ class BudgetOperations:
         now = invocation.host.clock.now()
         rules = [rule for rule in self._ruling.rules if counts_in(rule, key, now)]
         if not rules:
-            raise TurnError(
+            raise TurnError.invalid(
                 f"found the counter {key[:400]!r}, expected NAME.UNIT/SCOPE:SUBJECT/WINDOW "
                 "of a budget that holds, in its window of now",
-                code="invalid_params",
-                action="take it from `hookgate budgets show --json` or `hookgate status`",
+                "take it from `hookgate budgets show --json` or `hookgate status`",
             )
         unit = rules[0].unit
         by = int(more * PICO) if unit == "usd" else int(more)
         if by < 1:
-            raise TurnError(
+            raise TurnError.invalid(
                 f"found {more} more {unit}, expected one at least",
-                code="invalid_params",
-                action="raise it by a whole number of tokens, or by US dollars",
+                "raise it by a whole number of tokens, or by US dollars",
             )
 
         def change(known: Set) -> dict[str, Any]:

@@ -115,10 +115,8 @@ def _ref(name: str) -> ModelRef:
     try:
         return ModelRef.parse(name)
     except ValueError as error:
-        raise TurnError(
-            str(error),
-            code="invalid_params",
-            action="name the model as the settings do, such as `openai/gpt-4o`",
+        raise TurnError.invalid(
+            error, "name the model as the settings do, such as `openai/gpt-4o`"
         ) from error
 
 

@@ -96,11 +96,10 @@ class Child:
                 await write.drain()
                 said = await read.readline()
         if not said:
-            raise TurnError(
+            raise TurnError.invalid(
                 f"the rules and cases took more than {CPU_SECONDS} seconds or "
                 f"{MEMORY_BYTES // 1024**2} MB, and nothing was found out",
-                code="invalid_params",
-                action="try fewer of them, or conditions without loops in loops",
+                "try fewer of them, or conditions without loops in loops",
             )
         # JSON and no pickle: what is found out there is about what somebody else wrote.
         found: dict[str, Any] = json.loads(said)

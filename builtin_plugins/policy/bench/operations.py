@@ -508,10 +508,9 @@ class PolicyOperations:
 
         self._allowed(invocation)
         if len(json.dumps(params.arguments)) > MOST_ARGUMENTS:
-            raise TurnError(
+            raise TurnError.invalid(
                 f"found arguments of more than {MOST_ARGUMENTS:,} characters",
-                code="invalid_params",
-                action="shorten them: rules look at few of them",
+                "shorten them: rules look at few of them",
             )
         view = invocation.host.tools.view()
 
@@ -521,9 +520,7 @@ class PolicyOperations:
         try:
             facts, history = history_of(_facts(params, known), params.before, known)
         except ValueError as error:
-            raise TurnError(
-                str(error), code="invalid_params", action="`hookgate tools list` names flags"
-            ) from None
+            raise TurnError.invalid(error, "`hookgate tools list` names flags") from None
         bench = Bench(self._settings, self._engine().rules, params.profile)
         found = await asyncio.to_thread(explained, bench, facts, history)
         return CallExplained(known=params.tool in view, **found)
@@ -554,9 +551,7 @@ def _moment(text: str, now: datetime) -> datetime | None:
     try:
         return moment(text, now) if text else None
     except ValueError as error:
-        raise TurnError(
-            str(error), code="invalid_params", action="write it in one of these forms"
-        ) from None
+        raise TurnError.invalid(error, "write it in one of these forms") from None
 
 
 def _terse(said: Mapping[str, Any]) -> dict[str, Any]:

@@ -353,15 +353,13 @@ class Inbox:
         if why := self._why_not(principal, question):
             raise TurnError(why, code="forbidden", action="have somebody else answer")
         if digest and digest != question.binding:
-            raise TurnError(
+            raise TurnError.invalid(
                 "the question is about another call than the one that was shown",
-                code="invalid_params",
-                action="show the question again and decide on what it says now",
+                "show the question again and decide on what it says now",
             )
         if choice not in (offered := question.text["choices"]):
-            raise TurnError(
-                f"found the decision {choice!r}, expected one of {', '.join(offered)}",
-                code="invalid_params",
+            raise TurnError.invalid(
+                f"found the decision {choice!r}, expected one of {', '.join(offered)}"
             )
         return question
 

@@ -173,10 +173,9 @@ class Desk:
         self, principal: Principal, question: Question, scope: GrantScope, reason: str
     ) -> StandingGrant:
         if scope not in (scopes := question.text["scopes"]):
-            raise TurnError(
+            raise TurnError.invalid(
                 f"found the scope {scope!r}, expected one of {', '.join(scopes)}",
-                code="invalid_params",
-                action="`[plugin.policy.approvals] always` says how far it may reach",
+                "`[plugin.policy.approvals] always` says how far it may reach",
             )
         grant = self.grants.drafted(principal, question.basis, scope)
         until = {"grant": grant.id, "until": grant.expires}

@@ -247,10 +247,9 @@ class Quarantine:
         if tool is None:
             raise not_found("tool", name, "`hookgate tools list` shows all")
         if digest and digest != tool.digest:
-            raise TurnError(
+            raise TurnError.invalid(
                 f"{name} has changed again since it was shown",
-                code="invalid_params",
-                action="look at it again with `hookgate tools changes`",
+                "look at it again with `hookgate tools changes`",
             )
         return tool
 

@@ -211,10 +211,9 @@ def json_ready(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         copy: Mapping[str, Any] = orjson.loads(canonical(dict(arguments)))
     except (TypeError, ValueError) as error:
-        raise TurnError(
+        raise TurnError.invalid(
             f"found arguments that are no JSON object: {error}",
-            code="invalid_params",
-            action="pass texts, numbers, lists and mappings of them, by name",
+            "pass texts, numbers, lists and mappings of them, by name",
         ) from None
     return copy
 
