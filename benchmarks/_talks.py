@@ -72,10 +72,17 @@ class Model:
         return response
 
     @property
-    def recalled(self) -> str:
-        """What it was given of what is remembered."""
-        told = str(self.asked["messages"][-1]["content"]).split("\n\n")
-        return "\n\n".join(block for block in told if block.startswith((HEADER, MORE)))
+    def recalled(self) -> Sequence[str]:
+        """What it was given of what is remembered, by message: what stands is not said again."""
+        return [
+            "\n\n".join(
+                block
+                for block in str(one["content"]).split("\n\n")
+                if block.startswith((HEADER, MORE))
+            )
+            for one in self.asked["messages"]
+            if one["role"] == "user"
+        ]
 
     @property
     def read(self) -> str:
@@ -148,9 +155,9 @@ async def talk(said: Sequence[Utterance], questions: Sequence[Row], shares: Shar
             for question in questions:
                 await ask.say(question["question"])
                 recalled = model.recalled
-                shares.asked.append(share(question, texts, recalled))
+                shares.asked.append(share(question, texts, "\n\n".join(recalled)))
                 shares.read.append(share(question, texts, model.read))
-                shares.tokens.append(-(-len(recalled) // 4))
+                shares.tokens.append(-(-len(recalled[-1]) // 4))
     await runner.cleanup()
 
 

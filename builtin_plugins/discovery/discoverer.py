@@ -17,6 +17,7 @@ from hookgate.builtin_plugins.discovery.learn.lessons import Lessons
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.discovery.show.assembler import Assembler, TierBudgets, render
 from hookgate.builtin_plugins.discovery.show.entries import (
+    Details,
     Discovery,
     Entries,
     FoundCapability,
@@ -32,7 +33,7 @@ GRAPHS = 2
 LOOKED_THROUGH = 256
 """Up to so many rows are looked through for one that may be found, before a message is embedded."""
 
-NO_TIERS = (Tier(), Tier(), Tier())
+NO_TIERS = (Tier(), Tier(), Details())
 
 INLINE_ROWS = 2000
 """Up to so many rows are mapped in less time than the way to a thread and back takes."""
@@ -296,7 +297,7 @@ class Discoverer:
         exclude: frozenset[str] = frozenset(),
         offered: Mapping[str, str] | None = None,
         settings: DiscoverySettings | None = None,
-    ) -> tuple[Tier, Tier, Tier]:
+    ) -> tuple[Tier, Tier, Details]:
         """Return the three tiers of what was found; their texts have passed the sanitizers."""
         settings = settings or self._settings
         assembler = self._assembler(settings)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -41,7 +42,7 @@ from hookgate.builtin_plugins.discovery.learn.lessons import LearnedCache, Lesso
 from hookgate.builtin_plugins.discovery.learn.view import META_TOOL
 from hookgate.builtin_plugins.discovery.operations import CallerView, DiscoveryOperations
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
-from hookgate.builtin_plugins.discovery.show.assembler import is_cut, read_on, render
+from hookgate.builtin_plugins.discovery.show.assembler import is_cut, read_on
 from hookgate.builtin_plugins.discovery.show.entries import Discovery, FoundCapability
 from hookgate.builtin_plugins.discovery.show.text import READ_TOOL
 from hookgate.builtin_plugins.discovery.sources.collection import Sources
@@ -288,6 +289,8 @@ class Plugin:
             return
         discovery = await self._discovered(turn)
         capabilities = turn.snapshot.capabilities
+        rows = {found.row.id: found.row for found in discovery.found}
+        judged, sight = self._sanitizers(), _sight(turn)
         zero, one, two = await self._open().show(
             discovery.found,
             capabilities,
@@ -296,9 +299,36 @@ class Plugin:
         )
         text, tokens = zero.text, zero.tokens
         context.add(Block(kind="tiers", key="overview", text=text, tokens=tokens, stable=True))
-        taint = one.taint | two.taint
-        text = render((one, two))
-        context.add(Block(kind="tiers", key="found", text=text, priority=1, taint=taint))
+
+        # Each by itself: what stands in front of an earlier message is not shown once more.
+        full = [
+            (id, text, 0, rows[id].taint, [id]) for id, text in zip(two.ids, two.texts, strict=True)
+        ]
+        for key, text, priority, taint, ids in [("found", one.text, 1, one.taint, one.ids), *full]:
+            stays = partial(self._may_see, [rows[id] for id in ids], judged, sight)
+            block = Block(
+                kind="tiers", key=key, text=text, priority=priority, taint=taint, stays=stays
+            )
+            context.add(block)
+
+    def _sanitizers(self) -> int | None:
+        """Return the version of the sanitizers; None where the plugin is not open."""
+        return None if self._made is None else self._made[0].sanitizers
+
+    def _may_see(
+        self, rows: Sequence[Capability], judged: int | None, sight: object, turn: Turn
+    ) -> bool:
+        """Whether a later turn may be shown what was shown of `rows`.
+
+        It may find all of them, they are as they were, and the sanitizers judge as they did.
+        """
+        if judged is None or judged != self._sanitizers() or not self._shows_tiers(turn):
+            return False
+        if sight == _sight(turn):
+            return True
+        there, allowed = turn.snapshot.capabilities, _planned(turn)
+        # One that was brought anew is another object, and may say something else.
+        return all(there.get(row.id) is row and allowed.admits(row) for row in rows)
 
     @hookimpl
     async def after_turn(self, turn: Turn, outcome: Outcome | None) -> None:
@@ -433,6 +463,13 @@ def _planned(turn: Turn) -> Filter:
         exclude=turn.withheld,
         usable=lambda row: _usable(turn, row),
     )
+
+
+def _sight(turn: Turn) -> object:
+    """Return what decides which capabilities a turn may find: where it is the same, so are they."""
+    plan, there = turn.plan, turn.snapshot.capabilities.version
+    narrow = plan.kinds, plan.category, plan.only_available
+    return there, turn.withheld, turn.agent.tools, *narrow
 
 
 def _embedder(host: Host) -> Embedder | None:

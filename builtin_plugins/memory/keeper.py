@@ -343,6 +343,11 @@ class Keeper:
             facts = [hit for hit in facts if hit.kind == "note" or hit.score >= SURE]
         return fused(facts, turns)
 
+    @property
+    def forgotten(self) -> tuple[int, int] | None:
+        """What stays the same as long as nobody has anything forgotten; see `Changes`."""
+        return self._episodes.changes.forgotten()
+
     # -- forgetting ----------------------------------------------------------------
 
     async def forget(
@@ -375,7 +380,7 @@ class Keeper:
         # What was said and is not learned yet would be learned afterwards.
         await self.follow()
 
-        def work(connection: Connection) -> Forgotten:
+        def delete(connection: Connection) -> Forgotten:
             touch_cursor(connection)  # first, as whoever learns does
             if everything:
                 facts = removal.forget_all(connection, scopes)
@@ -394,7 +399,13 @@ class Keeper:
             return Forgotten(facts=facts, pieces=pieces)
 
         def look(connection: Connection) -> Forgotten:
-            raise _OnlyLookedError(work(connection))
+            raise _OnlyLookedError(delete(connection))
+
+        def work(connection: Connection) -> Forgotten:
+            gone = delete(connection)
+            if gone.facts or gone.pieces:
+                self._episodes.changes.takes_away()
+            return gone
 
         try:
             return await self.write(look if check else work)
@@ -406,6 +417,7 @@ class Keeper:
     ) -> None:
         """Forget what was made of a session, or of turns of it, with the conversation itself."""
         self._episodes.changes.begin()  # whoever began the transaction commits it
+        self._episodes.changes.takes_away()
         key, some = str(session), None if turns is None else sorted(turns)
         touch_cursor(connection)
         forget_pieces(connection, scopes=None, session=key, turns=some)

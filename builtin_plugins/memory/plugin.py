@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -35,10 +36,13 @@ from hookgate.builtin_plugins.memory.recall.lines import (
     RECALLED,
     Packing,
     Recalled,
+    RecalledLine,
+    Still,
     blocks_of,
     line_of,
     orders_of,
     pack,
+    seen,
 )
 from hookgate.builtin_plugins.memory.scopes import scopes_of
 from hookgate.builtin_plugins.memory.settings import MemorySettings
@@ -154,6 +158,7 @@ class Plugin:
         window = {message.turn for message in turn.history} | {turn.id}
         scopes = scopes_of(turn.session, settings).read
         here, aside, count = str(turn.session), Aside(), host.tokens.count
+        there, then = seen(context.standing), self._known(turn, ())
         try:
             async with asyncio.timeout(settings.recall_seconds):
                 found = await keeper.search(
@@ -165,6 +170,7 @@ class Plugin:
                 )
                 asked = orders_of(aside.orders, here, window)
                 orders = [line_of(hit, here, count) for hit in asked]
+                found = [hit for hit in found if (hit.scope, hit.id) not in there]
                 packing = Packing(settings.recall_tokens, count, orders)
                 await pack(host, found[:MOST_LINES], here, packing)
         except TimeoutError:
@@ -177,9 +183,24 @@ class Plugin:
         recalls.good()
         recalled = Recalled()
         for block, lines in blocks_of(packing):
-            recalled.sources[context.add(block)] = lines
+            stays = Still(lines, self._known, then)
+            recalled.sources[context.add(replace(block, stays=stays))] = lines
         if recalled.sources:
             turn[RECALLED] = recalled
+
+    def _known(self, turn: Turn, lines: Sequence[RecalledLine]) -> object:
+        """Return what stays the same as long as lines may be shown: nobody has forgotten anything.
+
+        Returns:
+            None where a turn may not be shown them, or nobody knows.
+        """
+        keeper, host, settings = self._keeper, self._host, self._settings
+        if keeper is None or host is None or not settings.recall:
+            return None
+        forgotten, read = keeper.forgotten, scopes_of(turn.session, settings).read
+        if forgotten is None or not all(line.hit.scope in read for line in lines):
+            return None
+        return forgotten, host.sanitizers
 
     @hookimpl
     def before_model_call(self, turn: Turn, request: ModelRequest) -> None:

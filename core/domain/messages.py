@@ -181,7 +181,7 @@ class Message(WirePart):
             return False
         if self.plain and isinstance(text := self.parts[0], Text):
             return text.source != ""
-        return all(isinstance(part, Text) and part.source != "" for part in self.parts)
+        return "" not in [part.source if isinstance(part, Text) else "" for part in self.parts]
 
     @property
     def tool_uses(self) -> tuple[ToolUse, ...]:

@@ -245,7 +245,7 @@ class ContextSettings(Section):
     )
     """Tokens that each kind of block gets before the rest is shared by priority."""
     caps: dict[str, int] = Field(default_factory=dict)
-    """The most tokens of each kind of block."""
+    """The most tokens of each kind of block; one of such a kind goes with its turn."""
     unsanitized: Literal["withhold", "allow"] = "withhold"
     """What becomes of text of others while no plugin sanitizes it: no model sees it, or as it
     is."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -25,15 +25,16 @@ from hookgate.core.domain.messages import (
     Taint,
     ToolResultPart,
     ToolUse,
+    join_taints,
 )
-from hookgate.core.domain.models import SystemText, source_of
+from hookgate.core.domain.models import BETWEEN, SystemText, source_of
 from hookgate.core.domain.parts import Image, Link, Text, plain_text
 from hookgate.core.domain.ports import Conversations, Loaded, TokenCounter
 from hookgate.core.domain.strict_json import canonical, well_formed
 from hookgate.core.settings.sections import nearest
 
 if TYPE_CHECKING:
-    from hookgate.core.domain.turn import Fence, SessionKey
+    from hookgate.core.domain.turn import Fence, SessionKey, Turn
 
 BlockKind: TypeAlias = str
 """What a block is: `PRIORITIES` has the known kinds, and a plugin may bring others."""
@@ -79,6 +80,10 @@ class Block:
         provenance: How the text came in.
         taint: Where untrusted text in it came from.
         key: Which of the plugin's blocks of this kind it is, for `source`.
+        stays: Says before each later turn of the session whether that one may be shown it as it
+            is. With it the block stays where it stood, in front of the message that brought it, as
+            long as the history shows that one and there is room; without, it goes with its turn.
+            It is asked on the event loop, and is to look something up, not to find it out.
     """
 
     kind: BlockKind
@@ -90,6 +95,7 @@ class Block:
     provenance: Provenance = Provenance.INTERNAL_SYSTEM
     taint: Taint = CLEAN
     key: str = ""
+    stays: Callable[[Turn], bool] | None = field(default=None, compare=False)
 
     @property
     def source(self) -> str:
@@ -99,6 +105,10 @@ class Block:
     def piece(self) -> SystemText:
         """Return it as a model request holds it."""
         return SystemText(text=self.text, stable=self.stable, taint=self.taint, source=self.source)
+
+
+said_by = attrgetter("plugin", "kind", "text")
+"""Who says what in a block: what is the same need not stand there twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +136,8 @@ class Context:
         tokens: How many tokens all of it takes, the turn's own messages included.
         of_messages: How many of them stored and own messages take.
         left_out: What did not fit.
-        by_kind: Tokens by kind of block.
+        by_kind: Tokens by kind of block; what stays of earlier turns is history.
+        staying: The blocks for this turn that are to stay where they stand.
     """
 
     system: tuple[SystemText, ...] = ()
@@ -135,6 +146,39 @@ class Context:
     of_messages: int = 0
     left_out: tuple[LeftOut, ...] = ()
     by_kind: Mapping[str, int] = field(default_factory=dict)
+    staying: tuple[Block, ...] = ()
+
+
+def said_of(pieces: Sequence[SystemText], turn: str) -> Message:
+    """Return blocks as a message; none runs into what stands behind it."""
+    return Message(
+        role="user",
+        parts=tuple([Text(piece.text + BETWEEN, piece.source) for piece in pieces]),
+        taint=join_taints([piece.taint for piece in pieces]),
+        turn=turn,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stood:
+    """Blocks that a message brought, where they stand: in front of it.
+
+    Attributes:
+        blocks: The blocks.
+        message: They as a model reads them.
+    """
+
+    blocks: tuple[Block, ...]
+    message: Message
+
+    @classmethod
+    def of(cls, blocks: Sequence[Block], turn: str) -> Stood:
+        """Return the blocks of a turn as they stand in later ones.
+
+        Their ids in requests name the turn, so that they are not taken for those of another one.
+        """
+        pieces = [replace(one.piece(), source=f"{one.source}@{turn}") for one in blocks]
+        return cls(blocks=tuple(blocks), message=said_of(pieces, turn))
 
 
 def message_tokens(message: Message, counter: TokenCounter) -> int:
@@ -181,6 +225,7 @@ class ContextBuilder:
         stage: ``start``, or ``after_tool``.
         budget: The hard total, in tokens.
         counter: Counts tokens.
+        stood: What stands in the history, by the id of the message behind it.
     """
 
     def __init__(
@@ -191,6 +236,7 @@ class ContextBuilder:
         stage: Literal["start", "after_tool"] = "start",
         floors: Mapping[str, int] | None = None,
         caps: Mapping[str, int] | None = None,
+        standing: Mapping[str, Stood] | None = None,
     ) -> None:
         self.stage = stage
         self.budget = budget
@@ -199,12 +245,21 @@ class ContextBuilder:
         self._caps = dict(caps or {})
         self._blocks: list[Block] = []
         self._history: list[tuple[Message, ...]] = []
+        self.stood = standing or {}
         self.plugin = ""
 
     @property
     def blocks(self) -> Sequence[Block]:
         """The blocks so far, in the order in which they were added."""
         return tuple(self._blocks)
+
+    @property
+    def standing(self) -> Sequence[Block]:
+        """Blocks of earlier turns that the model reads where they stood; see `Block.stays`.
+
+        One that says the same is left out, so that nothing is said twice.
+        """
+        return [block for one in self.stood.values() for block in one.blocks]
 
     def add(self, block: Block) -> str:
         """Take `block`; an empty one is passed over.
@@ -237,9 +292,7 @@ class ContextBuilder:
 
     def drop(self, known: Collection[tuple[str, str, str]]) -> None:
         """Forget blocks that are in front of the model already, as ``(plugin, kind, text)``."""
-        self._blocks = [
-            block for block in self._blocks if (block.plugin, block.kind, block.text) not in known
-        ]
+        self._blocks = [block for block in self._blocks if said_by(block) not in known]
 
     def add_history(self, turns: Iterable[Sequence[Message]]) -> None:
         """Take stored turns, oldest first; each is kept or left out whole."""
@@ -248,6 +301,26 @@ class ContextBuilder:
     def keep_history(self, newest: int) -> None:
         """Forget all stored turns but so many of the newest."""
         del self._history[: max(len(self._history) - newest, 0)]
+
+    def let_go(self) -> None:
+        """Forget what stands of the kind that goes first where room is short."""
+        least = min([_priority(block.kind) for block in self.standing], default=0)
+        left: dict[str, Stood] = {}
+        for key, one in self.stood.items():
+            if blocks := [block for block in one.blocks if _priority(block.kind) > least]:
+                left[key] = Stood.of(blocks, one.message.turn)
+        self.stood = left
+
+    def shown(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Return messages with the blocks that stand in front of them."""
+        if not self.stood:
+            return messages
+        found = []
+        for message in messages:
+            if one := self.stood.get(message.id):
+                found.append(one.message)
+            found.append(message)
+        return found
 
     def pack(self, own: Sequence[Message]) -> Context:
         """Pack everything under the budget.
@@ -260,19 +333,24 @@ class ContextBuilder:
             of `PRIORITIES`; within a kind by priority, then in the order of arrival.
         """
         items: list[_Item] = []
+        there = set(map(said_by, self.standing)) if self.stood else ()
         for order, block in enumerate(self._blocks):
+            if there and said_by(block) in there:
+                continue
             rank = (-_priority(block.kind), -block.priority, order)
             items.append(_Item(block.kind, block.tokens, rank, block.plugin, block=block))
         # The newest turn first: history is cut at its old end, and never has a hole.
         for order, turn in enumerate(reversed(self._history)):
-            tokens = sum([message_tokens(message, self.counter) for message in turn])
+            tokens = sum([message_tokens(message, self.counter) for message in self.shown(turn)])
             rank = (-PRIORITIES["history"], 0, order)
             items.append(_Item("history", tokens, rank, "core", turn=turn))
-        used = sum([message_tokens(message, self.counter) for message in own])
+        used = sum([message_tokens(message, self.counter) for message in self.shown(own)])
         taken, by_kind = self._choose(items, self.budget - used)
         left = [item for item in items if not item.taken]
         blocks = [item.block for item in taken if item.block is not None]
-        blocks.sort(key=lambda block: (not block.stable, -_priority(block.kind)))
+        blocks.sort(
+            key=lambda block: (not block.stable, block.stays is None, -_priority(block.kind))
+        )
         turns = [item for item in taken if item.turn is not None]
         turns.sort(key=attrgetter("rank"), reverse=True)
         return Context(
@@ -284,6 +362,14 @@ class ContextBuilder:
                 LeftOut(kind=item.kind, plugin=item.plugin, tokens=item.tokens) for item in left
             ),
             by_kind=by_kind,
+            staying=tuple(
+                [
+                    block
+                    for block in blocks
+                    # What counts against a cap goes with its turn: a cap is for what is new.
+                    if block.stays and not block.stable and block.kind not in self._caps
+                ]
+            ),
         )
 
     def _choose(self, items: list[_Item], room: int) -> tuple[list[_Item], dict[str, int]]:

@@ -281,7 +281,9 @@ class TurnRun:
 
     def _rounds(self) -> Rounds:
         turns = self._turns
-        return Rounds(self._host, turns.calls, turns.windows, self._turn, self._request)
+        return Rounds(
+            self._host, turns.calls, turns.windows, turns.standing, self._turn, self._request
+        )
 
     # -- one call --------------------------------------------------------------
 

@@ -46,6 +46,7 @@ from hookgate.core.turn.handle import TurnEvents, TurnHandle
 from hookgate.core.turn.hold import TurnRun
 from hookgate.core.turn.model.call import ModelCall
 from hookgate.core.turn.shared import SessionLanes
+from hookgate.core.turn.standing import StandingBlocks
 from hookgate.core.turn.tools.call import ToolCalls, matches
 from hookgate.core.turn.tools.held import admitted
 from hookgate.core.turn.tools.inner import InnerCalls, json_ready
@@ -71,6 +72,7 @@ class Turns:
         snapshot: Returns what a turn that starts now draws on.
         lanes: The lanes of sessions.
         windows: Where the histories of sessions begin.
+        standing: What earlier messages of sessions brought, and what stays in front of them.
         after: What follows turns, in the order of their session.
     """
 
@@ -88,6 +90,7 @@ class Turns:
         self.after = InSessionOrder()
         self.lanes = SessionLanes(host)
         self.windows = Windows()
+        self.standing = StandingBlocks()
         self._inner = InnerCalls(host, calls)
         self._flags = FlagReader(host.flags)
         self._running: dict[str, TurnHandle] = {}

@@ -15,7 +15,7 @@ from hookgate import hookspecs
 from hookgate.core.domain.errors import NotAllowedError, ProviderError, RefusedError, TurnError
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import Message, join_taints, new_id
-from hookgate.core.domain.models import BETWEEN, ModelRequest, SystemText, ToolUseEvent
+from hookgate.core.domain.models import ModelRequest, SystemText, ToolUseEvent
 from hookgate.core.domain.parts import Text
 from hookgate.core.domain.strict_json import well_formed
 from hookgate.core.domain.turn import TurnAnswer
@@ -27,6 +27,8 @@ from hookgate.core.turn.context import (
     Past,
     message_tokens,
     newest_within,
+    said_by,
+    said_of,
 )
 from hookgate.core.turn.model.call import ModelCall
 from hookgate.core.turn.model.reply import Reply
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from hookgate.core.hooks.caller import HookAnswer
     from hookgate.core.host import Host
     from hookgate.core.turn.context import Context, Windows
+    from hookgate.core.turn.standing import StandingBlocks
     from hookgate.core.turn.tools.call import ToolCalls
 
 UNREAD = (
@@ -148,11 +151,18 @@ class Rounds:
     """The rounds of one turn: a request to a model, then the tools that it calls for."""
 
     def __init__(
-        self, host: Host, calls: ToolCalls, windows: Windows, turn: Turn, request: TurnRequest
+        self,
+        host: Host,
+        calls: ToolCalls,
+        windows: Windows,
+        standing: StandingBlocks,
+        turn: Turn,
+        request: TurnRequest,
     ) -> None:
         self._host = host
         self._calls = calls
         self._windows = windows
+        self._standing = standing
         self._turn = turn
         self._asked = request
         self._first: ModelRequest | None = None
@@ -198,11 +208,16 @@ class Rounds:
                 code="message_too_long",
                 action="send a shorter message, or raise `context.budget_tokens`",
             )
+        if turn.plan.history == "server":
+            start = self._windows.start(turn.session, past.older, turn.plan.history_turns)
+            turn.history = tuple(past.begin_at(start))
+        keeps = turn.plan.history == "server" and not turn.ephemeral and turn.parent is None
         builder = ContextBuilder(
             budget=turn.plan.context_tokens,
             counter=self._host.tokens,
             floors=settings.floors,
             caps=settings.caps,
+            standing=self._standing.of(self._host, turn) if keeps else {},
         )
         if turn.agent.soul:
             builder.add(Block(kind="soul", text=turn.agent.soul, plugin="core", stable=True))
@@ -210,24 +225,28 @@ class Rounds:
             builder.add(
                 Block(kind="soul", text=turn.system, plugin="core", key="request", stable=True)
             )
-        if turn.plan.history == "server":
-            start = self._windows.start(turn.session, past.older, turn.plan.history_turns)
-            turn.history = tuple(past.begin_at(start))
         builder.add_history(past.optional)
         await self._gather(builder)
         context = self._packed(builder, past, needed)
         turn.history = tuple(past.ordered(context.history))
         self._use(builder, context)
         self._system = tuple([piece for piece in context.system if piece.stable])
-        self._messages = [*turn.history, *turn.messages]
+        self._messages = [*builder.shown(turn.history), *turn.messages]
         count = self._host.tokens.count
         self._tokens = context.of_messages + sum([count(piece.text) for piece in context.system])
         self._add_beside([piece for piece in context.system if not piece.stable])
+        if keeps:
+            # What stands beside tool results alone goes with its turn.
+            fresh = context.staying if turn.message.role == "user" else ()
+            self._standing.keep(turn, builder.stood, fresh)
 
     def _packed(self, builder: ContextBuilder, past: Past, needed: Sequence[Message]) -> Context:
         """Pack; where the history has no room, have it begin so late that it has for some turns."""
         turn, counter = self._turn, self._host.tokens
         context = builder.pack(needed)
+        while builder.stood and (context.left_out or context.tokens > builder.budget):
+            builder.let_go()
+            context = builder.pack(needed)
         is_cut = "history" in [item.kind for item in context.left_out]
         if turn.plan.history != "server" or past.rounds or not is_cut or not context.history:
             return context
@@ -246,16 +265,7 @@ class Rounds:
             return
         own = [message.role for message in self._turn.messages]
         place = len(self._messages) - len(own) + (own.index("user") if "user" in own else len(own))
-        self._messages.insert(place, self._said_of(pieces))
-
-    def _said_of(self, pieces: Sequence[SystemText]) -> Message:
-        """Return blocks as a message; none runs into what stands behind it."""
-        return Message(
-            role="user",
-            parts=tuple([Text(piece.text + BETWEEN, piece.source) for piece in pieces]),
-            taint=join_taints(piece.taint for piece in pieces),
-            turn=self._turn.id,
-        )
+        self._messages.insert(place, said_of(pieces, self._turn.id))
 
     def _read_as_it_came(self) -> None:
         """Have the model read the request: its own texts and messages, and nothing beside them."""
@@ -281,7 +291,7 @@ class Rounds:
         if not context.system:
             return
         self._use(builder, context)
-        self._add(self._said_of(context.system))
+        self._add(said_of(context.system, self._turn.id))
 
     def _add(self, message: Message) -> None:
         """Put a message in front of the model, behind all others."""
@@ -298,8 +308,9 @@ class Rounds:
     def _use(self, builder: ContextBuilder, context: Context) -> None:
         """Note what the model will read, for taint, for repeats and for the client."""
         turn = self._turn
-        self._added |= {(block.plugin, block.kind, block.text) for block in builder.blocks}
-        turn.extra_taint |= join_taints(piece.taint for piece in context.system)
+        self._added.update(map(said_by, builder.blocks))
+        read = [piece.taint for piece in context.system]
+        turn.extra_taint |= join_taints([*read, *[block.taint for block in builder.standing]])
         data = {
             "stage": builder.stage,
             "tokens": context.tokens,

@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from hookgate.core.domain.tools import Tool
 from hookgate.core.domain.turn import Principal
 from hookgate.core.gateway.operations import Invocation
 from hookgate.gateway import Gateway
+from hookgate.hookspecs import hookimpl
 from hookgate.kit.tooling import tool
 
 # Every capability is embedded.
@@ -135,7 +137,7 @@ async def test_a_question_about_github_shows_the_tool_that_its_skill_needs(home:
     async with running(home, script) as gate:
         await gate.chat("Which issues are open in our GitHub repository?")
     seen = context(script.requests[0])
-    assert "github (skill), see below" in seen
+    assert "github (skill), see its details" in seen
     assert seen.count("Work with GitHub") == 1
     assert "cli_executor (tool), needed by github, offered" in seen
     assert "Use `gh issue list` for issues" in seen
@@ -370,3 +372,90 @@ async def test_what_is_whole_needs_no_reader_and_what_is_withheld_has_none(tmp_p
         assert "read_capability" not in offered(script.requests[0])
         made = gate.host.tools.view()["read_capability"]
         assert made.flags == Flags.none()
+
+
+class Withholds:
+    """A plugin that takes capabilities away while a test says so."""
+
+    name = "withholds"
+
+    def __init__(self) -> None:
+        self.ids: set[str] = set()
+
+    @hookimpl
+    def withhold_capabilities(self, turn: Any, capabilities: Any) -> set[str]:
+        return set(self.ids)
+
+
+BREAD = "How do I bake sourdough bread?"
+STEP = "Feed the starter twice."
+
+
+@asynccontextmanager
+async def baking(home: Path, script: Script, taken: Withholds) -> AsyncIterator[Gateway]:
+    folder = home / "skills" / "sourdough"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text(SOURDOUGH)
+    config = settings(home, plugin={"discovery": {"dirs": [str(home / "skills")], "watch": False}})
+    plugins = [Scripted(script), Tools(*tools()), Allow(), taken]
+    async with Gateway(
+        config, builtin=("control", "storage", "discovery"), plugins=plugins
+    ) as gate:
+        yield gate
+
+
+async def test_a_skill_stands_where_it_was_shown_and_is_not_shown_again(tmp_path: Path) -> None:
+    script = Script(say("ok"))
+    async with baking(tmp_path, script, Withholds()) as gate:
+        for text in (BREAD, "Thanks, lovely!", "And how long does sourdough bread proof?"):
+            await gate.chat(text)
+    for before, request in pairwise(script.requests):
+        known = [one.text for one in before.messages]
+        assert [one.text for one in request.messages[: len(known)]] == known
+        assert context(request).count(STEP) == 1
+    # What is for the last message stands there already: all of it.
+    assert "sourdough (skill), see its details" in script.requests[2].messages[0].text
+    assert [one.is_context for one in script.requests[2].messages].count(True) == 1
+
+
+@pytest.mark.parametrize("way", ["withheld", "changed", "removed"])
+async def test_a_skill_is_gone_from_where_it_stood_once_it_is(way: str, tmp_path: Path) -> None:
+    script, taken = Script(say("ok")), Withholds()
+    async with baking(tmp_path, script, taken) as gate:
+        await gate.chat(BREAD)
+        assert STEP in context(script.requests[0])
+        skill = tmp_path / "skills" / "sourdough" / "SKILL.md"
+        if way == "withheld":
+            taken.ids.add("skill:sourdough")
+        elif way == "changed":
+            skill.write_text(SOURDOUGH.replace("twice", "thrice"))
+            await gate.reload()
+        else:
+            shutil.rmtree(skill.parent)
+            await gate.reload()
+        await gate.chat("Thanks, lovely!")
+        assert STEP not in context(script.requests[1])
+        await gate.chat(BREAD)
+    shown = context(script.requests[2])
+    assert STEP not in shown
+    assert ("Feed the starter thrice." in shown) == (way == "changed")
+
+
+async def test_a_skill_stands_while_another_capability_is_withheld(tmp_path: Path) -> None:
+    script, taken = Script(say("ok")), Withholds()
+    async with baking(tmp_path, script, taken) as gate:
+        await gate.chat(BREAD)
+        taken.ids.add("tool:send_mail")
+        await gate.chat("Thanks, lovely!")
+    assert STEP in context(script.requests[1])
+
+
+async def test_a_skill_is_gone_from_where_it_stood_once_sanitizers_judge_anew(
+    tmp_path: Path,
+) -> None:
+    script, taken = Script(say("ok")), Withholds()
+    async with baking(tmp_path, script, taken) as gate:
+        await gate.chat(BREAD)
+        gate._sanitizer.reloaded(settings=True)
+        await gate.chat("Thanks, lovely!")
+    assert STEP not in context(script.requests[1])

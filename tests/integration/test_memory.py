@@ -410,9 +410,10 @@ async def test_an_unreadable_memory_fails_no_turn(talking: Any, monkeypatch: Any
         async def broken(*_: Any, **__: Any) -> Any:
             raise StoreUnavailableError("the disk is gone")
 
+        stood = talk.recalled
         monkeypatch.setattr(Keeper, "search", broken)
         await talk.say("What is my dog called?")
-        assert talk.recalled == ""
+        assert talk.recalled in ("", stood), "nothing is recalled"
         assert "the disk is gone" in talk.gate.host.degraded["memory recall"]
         monkeypatch.undo()
         await talk.say("What is my dog called?")
@@ -802,3 +803,42 @@ async def test_a_model_reads_facts_in_any_language_and_ends_by_them_what_was_kno
         await talk.say("Ich wohne jetzt in Köln.")
         assert await talk.facts() == ["the user lives in Köln"]
         assert "the user lives in Nice" in await talk.facts(past=True)
+
+
+async def test_what_was_recalled_stays_where_it_stood_until_it_is_forgotten(talking: Any) -> None:
+    async with talking() as talk:
+        await talk.say("My dog is called Luna.")
+        await talk.chatter(5)
+        await talk.say("What's my dog's name?")
+        first = talk.recalled
+        assert "Luna" in first
+        row = (await talk.do("memory.list"))["rows"][0]
+        await talk.do("memory.forget", ids=[row["id"]], check=True)
+        await talk.say("Once more: what is the name of my dog?")
+        assert talk.recalled.count("My dog is called Luna.") == 1
+        assert talk.recalled.startswith(first), "it stands, and is not recalled again"
+        await talk.do("memory.forget", ids=[row["id"]])
+        await talk.say("How do I peel a pear?")
+        assert "Luna" not in "\n".join(piece.text for piece in blocks(talk.request))
+
+
+async def test_what_stands_goes_with_the_session_that_it_was_said_in(talking: Any) -> None:
+    async with talking({"scope": "peer"}) as talk:
+        other = replace(ME, channel="web")
+        said = await talk.say("My dog is called Luna.", other)
+        await talk.say("What's my dog's name?")
+        assert "Luna" in talk.recalled
+        await talk.do("session.delete", session=str(said.session))
+        await talk.say("How do I peel a pear?")
+        assert "Luna" not in "\n".join(piece.text for piece in blocks(talk.request))
+
+
+async def test_what_stands_of_other_sessions_goes_where_they_share_no_longer(talking: Any) -> None:
+    async with talking({"scope": "peer"}) as talk:
+        await talk.say("My dog is called Luna.", replace(ME, channel="web"))
+        await talk.say("What's my dog's name?")
+        assert "Luna" in talk.recalled
+        plugin: Any = talk.gate.plugins.get("memory")
+        plugin.take_settings(plugin.Settings(scope="session"))
+        await talk.say("How do I peel a pear?")
+        assert "Luna" not in "\n".join(piece.text for piece in blocks(talk.request))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hookgate import Capability, TokenCounter
 from hookgate.builtin_plugins.discovery.show.entries import (
+    Details,
     EdgeType,
     FoundCapability,
     ShownEntry,
@@ -30,7 +31,7 @@ T = TypeVar("T")
 
 HEAD = "Relevant capabilities:"
 
-OFFERED, BELOW = ", offered", ", see below"
+OFFERED, APART = ", offered", ", see its details"
 """Where a capability's line says where it is said what it is for."""
 
 RELATIONS: dict[EdgeType | None, str] = {
@@ -129,7 +130,8 @@ class Assembler:
             entries: Best first. Nobody's line is longer than the budget of an entry.
             offered: What the tools whose schemas go with the request anyway say there, by name.
                 One of which somebody else says something else is told here as well.
-            detailed: The ids of those whose details stand behind the lines, and say it.
+            detailed: The ids of those whose details are shown, and say it: behind the lines, or
+                already in front of an earlier message.
         """
         entries = _once(entries)
         if not entries:
@@ -153,7 +155,7 @@ class Assembler:
             if row.kind == "tool" and said.get(row.name) == row.description:
                 elsewhere = OFFERED
             elif row.id in detailed:
-                elsewhere = BELOW
+                elsewhere = APART
             line = self._line(lead, tail, entry, elsewhere)
             longer = f"{text or HEAD}\n{line}"
             if line and self._counter.count(longer) <= self._budgets.tier1:
@@ -163,7 +165,7 @@ class Assembler:
                 left_out.append(entry.found.row.id)
         return self._tier(text, ids, left_out)
 
-    def tier2(self, entries: Sequence[ShownEntry], *, offered: Collection[str] = ()) -> Tier:
+    def tier2(self, entries: Sequence[ShownEntry], *, offered: Collection[str] = ()) -> Details:
         """Return the full details of the best found capabilities.
 
         Where they do not all fit, each is cut to a fair share: what one does not need of its
@@ -181,13 +183,17 @@ class Assembler:
             if entry.content.strip() or not _is_offered(entry.found.row, offered)
         ]
         if not found:
-            return Tier()
+            return Details()
         texts = self._shared_out(found, offered)
         shown = [(entry.found.row.id, text) for entry, text in zip(found, texts, strict=True)]
-        return self._tier(
-            "\n\n".join(text for _, text in shown if text),
-            [id_ for id_, text in shown if text],
-            [id_ for id_, text in shown if not text],
+        kept = tuple([text for text in texts if text])
+        text = "\n\n".join(kept)
+        return Details(
+            text=text,
+            tokens=self._counter.count(text) if text else 0,
+            ids=tuple([id_ for id_, text in shown if text]),
+            left_out=tuple([id_ for id_, text in shown if not text]),
+            texts=kept,
         )
 
     def _tier(self, text: str, ids: Sequence[str], left_out: Sequence[str]) -> Tier:

@@ -477,6 +477,17 @@ class Tier:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Details(Tier):
+    """The tier of full details.
+
+    Attributes:
+        texts: Those of each of `ids`.
+    """
+
+    texts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Discovery:
     """All that one search came to.
 

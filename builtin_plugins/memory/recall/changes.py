@@ -40,13 +40,26 @@ class Changes:
     def __init__(self, store: Store, indexes: Indexes) -> None:
         self._store = store
         self._indexes = indexes
-        self._begun = self._over = self._epoch = 0
+        self._begun = self._over = self._epoch = self._gone = 0
         self._outside: int | None = None
 
     def begin(self) -> int:
         """Count a change, within the transaction that makes it; return its number."""
         self._begun += 1
         return self._begun
+
+    def takes_away(self) -> None:
+        """Note, within its transaction, that a change which was counted forgets something."""
+        self._gone = self._begun
+
+    def forgotten(self) -> tuple[int, int] | None:
+        """Return what stays the same as long as nobody has anything forgotten.
+
+        Returns:
+            None where that is not known: something is being forgotten, or others share the store.
+        """
+        outside = self._store.outside
+        return None if outside is None or self._gone > self._over else (outside, self._gone)
 
     async def write(
         self,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
-from hookgate import Block, Card, Host, Rejected, TurnKey, join_taints
+from hookgate import Block, Card, Host, Rejected, Turn, TurnKey, join_taints
 from hookgate.builtin_plugins.memory.domain import Hit
 
 HEADER = (
@@ -115,6 +115,33 @@ class Recalled:
             for hit in hits
         ]
         return {"lines": told, "tokens": sum(line.tokens for line in lines)}
+
+
+@dataclass(frozen=True, slots=True)
+class Still:
+    """Says whether a later turn may be shown lines; see `Block.stays`.
+
+    Attributes:
+        lines: The lines.
+        known: Returns what has to be as it was, of a turn that is to read them; None where it
+            may not.
+        then: What it was.
+    """
+
+    lines: Sequence[RecalledLine]
+    known: Callable[[Turn, Sequence[RecalledLine]], object]
+    then: object
+
+    def __call__(self, turn: Turn) -> bool:
+        """Return it."""
+        return self.then is not None and self.known(turn, self.lines) == self.then
+
+
+def seen(standing: Iterable[Block]) -> set[tuple[str, str]]:
+    """Return scope and id of each line that a model reads where it stood."""
+    stays = [block.stays for block in standing]
+    lines = [line for still in stays if isinstance(still, Still) for line in still.lines]
+    return {(line.hit.scope, line.hit.id) for line in lines}
 
 
 RECALLED: TurnKey[Recalled] = TurnKey("memory.recalled")

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from hookgate.builtin_plugins.discovery.index.graph import Graph
 from hookgate.builtin_plugins.discovery.show.assembler import Assembler, TierBudgets, render
-from hookgate.builtin_plugins.discovery.show.entries import EDGES, FoundCapability, ShownEntry, Tier
+from hookgate.builtin_plugins.discovery.show.entries import (
+    EDGES,
+    Details,
+    FoundCapability,
+    ShownEntry,
+    Tier,
+)
 from hookgate.core.domain.descriptors import Capability, CapabilityKind
 from hookgate.core.host import QuarterTokens
 
@@ -283,7 +289,7 @@ def test_what_is_not_available_says_the_names_of_what_it_needs() -> None:
 
 def test_nothing_relevant_takes_no_tokens() -> None:
     assert assembler().tier1([]) == Tier()
-    assert assembler().tier2([]) == Tier()
+    assert assembler().tier2([]) == Details()
     assert render([Tier(), Tier(), Tier()]) == ""
 
 
@@ -406,7 +412,7 @@ def test_what_stands_in_the_request_or_below_is_not_said_twice() -> None:
     assert one.text == (
         "Relevant capabilities:\n"
         "1. web-search (tool), offered\n"
-        "2. github (skill), see below. Requires: cli-executor"
+        "2. github (skill), see its details. Requires: cli-executor"
     )
     assert two.text == (
         "# Github\nKind: skill | Category: developer-tools\n"
@@ -490,7 +496,7 @@ def test_two_long_entries_get_the_same() -> None:
 def test_what_does_not_fit_at_all_is_left_out() -> None:
     tier = assembler(tier2=10).tier2([entry(SERPER, content="word " * 50)])
 
-    assert tier == Tier(left_out=("tool:web-search",))
+    assert tier == Details(left_out=("tool:web-search",))
 
 
 def test_a_render_has_a_blank_line_between_the_tiers() -> None:

@@ -467,7 +467,7 @@ async def test_names_and_facts_of_rows_pass_the_sanitizers_too(engine: SearchEng
     text = "".join(tier.text for tier in found.tiers[1:])
     assert FORBIDDEN not in text
     assert "evil" not in text
-    assert "mailer (tool), see below. Params: to" in text
+    assert "mailer (tool), see its details. Params: to" in text
     assert "Kind: tool\nSend mail." in text
 
 

@@ -226,3 +226,35 @@ async def test_what_another_program_writes_is_seen_as_of_the_next_commit(
         other.execute("DELETE FROM memory_turn")
     await told.say("The sky is wide.", "2", THERE)
     assert await told.recalled("bread?") == []
+
+
+async def test_that_nothing_was_forgotten_is_known_as_long_as_nobody_can_have(
+    told: Told, tmp_path: Path, monkeypatch: Any
+) -> None:
+    async def known() -> object:
+        await told.say("The sky is wide.", f"{len(seen)}", THERE)
+        await told.keeper.follow()
+        seen.append(told.keeper.forgotten)
+        return seen[-1]
+
+    seen: list[object] = []
+    first = await known()
+    assert first is not None
+    assert await known() == first, "learning forgets nothing"
+    await told.keeper.forget([SCOPE], ids=["none"])
+    await told.keeper.forget([SCOPE], everything=True, check=True)
+    assert await known() == first, "nothing was there, and it was only looked at"
+    await told.say("Bread keeps for a day.", "bread")
+    await told.keeper.follow()
+    await told.keeper.forget([SCOPE], turns=["bread"])
+    second = await known()
+    assert second not in (first, None)
+    await told.conversations.forget(THERE)
+    assert told.keeper.forgotten is None, "nobody here knows whether that is committed"
+    third = await known()
+    assert third not in (first, second, None)
+    with closing(sqlite3.connect(tmp_path / "hookgate.db")) as other, other:
+        other.execute("DELETE FROM memory_turn")
+    assert await known() not in seen[:-1]
+    monkeypatch.setattr(type(told.store.behind), "outside", None)
+    assert told.keeper.forgotten is None, "others share the store"
