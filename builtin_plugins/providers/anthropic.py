@@ -258,8 +258,8 @@ class AnthropicWire:
     def _messages(self, messages: Iterable[Message], request: ModelRequest) -> list[dict[str, Any]]:
         """Return the messages, results on the user's side, roles taking turns.
 
-        The cache's end is marked behind the history, up to where the next turn's request begins
-        alike, and behind a round of tools, for the next round.
+        The cache's end is marked behind the history, for whatever changes behind it, and behind
+        all of a request that goes on with a history or behind tools: the next one begins with it.
         """
         merged: list[dict[str, Any]] = []
         last = request.messages[-1].turn if request.messages else ""
@@ -277,7 +277,8 @@ class AnthropicWire:
                 merged.append({"role": role, "content": content})
         if merged and merged[0]["role"] == "assistant":
             merged.insert(0, {"role": "user", "content": [{"type": "text", "text": CONTINUED}]})
-        if request.iteration and merged:
+        # How one goes on that is read as it came is its client's.
+        if merged and (request.iteration or (ends and request.baseline is None)):
             ends = [*ends, merged[-1]["content"][-1]]
         for block in ends:
             if block["type"] in CACHED:

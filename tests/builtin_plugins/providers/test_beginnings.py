@@ -101,8 +101,8 @@ def marked(asked: ModelRequest) -> list[tuple[int, int]]:
     ]
 
 
-def test_the_cache_ends_behind_the_history_and_behind_a_round_of_tools() -> None:
-    assert marked(SAID) == [(1, 0)]
+def test_the_cache_ends_behind_the_history_and_behind_a_request_that_goes_on() -> None:
+    assert marked(SAID) == [(1, 0), (2, 2)]
     assert marked(CALLED) == [(1, 0), (4, 2)]
     assert MESSAGES.body(SAID)["messages"][1]["content"][0] == {
         "type": "text",
@@ -119,4 +119,4 @@ def test_a_request_with_no_history_and_one_that_a_plugin_makes_mark_none() -> No
 def test_what_a_cache_cannot_end_behind_is_not_marked() -> None:
     thinking = Opaque(provider="acme", data={"type": "thinking", "thinking": "x", "signature": "s"})
     asked = request(*of("1", user("hello"), assistant(thinking)), *of("2", user("go")))
-    assert marked(asked) == []
+    assert marked(asked) == [(2, 0)]
