@@ -32,6 +32,9 @@ from hookgate.core.turn.end import HOOK_ACTION, INTERNAL_ACTION, STORE_ACTION
 if TYPE_CHECKING:
     from hookgate.core.host import Host
 
+MEND_ACTION = "mend what it names, and try again"
+"""What to do where a plugin has refused on purpose, such as rules that cannot be read."""
+
 FAILED = -32000
 """The JSON-RPC code of everything that has no number of its own: ``data.code`` tells."""
 
@@ -227,9 +230,11 @@ def _classify(error: Exception) -> tuple[Code, dict[str, Any]]:
                 failed["retry_after"] = error.retry_after
             return _BY_NAME.get(error.code, _BY_NAME["provider_failed"]), failed
         case HookError():
+            # Who has refused on purpose has said what is wrong, and works.
+            meant = isinstance(error.__cause__, HookgateError)
             return _BY_NAME["failed"], {
                 "code": "hook_failed",
-                "action": HOOK_ACTION,
+                "action": MEND_ACTION if meant else HOOK_ACTION,
                 "hook": error.hook,
                 "plugin": error.plugin,
             }

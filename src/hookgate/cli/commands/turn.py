@@ -123,7 +123,8 @@ async def run_once(
             await client.call("approvals.resolve", answer)
             if not silent:
                 state.err.print(
-                    f"  {data['title']} Denied: only `hookgate chat` can ask you.",
+                    f"  {data['title']} Denied: you are asked in a conversation alone, which "
+                    "`hookgate chat` without a message begins.",
                     style="yellow",
                     markup=False,
                 )
