@@ -41,11 +41,6 @@ _EGRESS_KINDS: dict[EgressFailureKind, ProviderErrorKind] = {
     "protocol": "malformed",
 }
 
-_ADVICE: dict[ProviderErrorKind, str] = {
-    "auth": "check its API key",
-    "rejected": "check the model's name and `base_url`",
-}
-
 _NAME_KINDS: tuple[tuple[str, ProviderErrorKind], ...] = (
     ("rate_limit", "rate_limited"),
     ("quota", "rate_limited"),
@@ -168,8 +163,8 @@ def from_status(
         text += f": {said}"
     if wait is not None:
         text += f" (asks to wait {wait:g} s)"
-    if advice := _ADVICE.get(kind):
-        text += f"; {advice}"
+    if kind == "auth":
+        text += "; check its API key"
     code = "too_large" if status == 413 else "provider_failed"
     if status in (400, 404) and _NO_MODEL.search(said_whole) is not None:
         code = "unknown_model"

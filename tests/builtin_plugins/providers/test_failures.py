@@ -88,6 +88,10 @@ def test_a_model_that_the_provider_does_not_have_is_told_from_a_wrong_address(
 def test_an_error_says_who_what_and_what_to_do() -> None:
     error = from_status("acme", 401, {}, b'{"error": {"message": "bad key"}}', NOW)
     assert str(error) == "acme answered with HTTP 401: bad key; check its API key"
+    # What to do about one that is refused is its action, and the provider says why.
+    error = from_status("acme", 400, {}, b'{"error": {"message": "`top_k` is above 40"}}', NOW)
+    assert str(error) == "acme answered with HTTP 400: `top_k` is above 40"
+    assert "base_url" in error.action
     error = from_status("acme", 429, {"retry-after": "3"}, b"", NOW)
     assert str(error) == "acme answered with HTTP 429 (asks to wait 3 s)"
 
