@@ -284,9 +284,10 @@ def fold(frames: Iterable[WireFrame]) -> WireFrame:
             made["finish_reason"] = choice.get("finish_reason") or made["finish_reason"]
             if "stop_reason" in choice:
                 made["stop_reason"] = choice["stop_reason"]
-            if choice.get("logprobs"):
+            likely = choice.get("logprobs")
+            if likely and isinstance(likely, dict):
                 made["logprobs"] = made["logprobs"] or {}
-                merge(made["logprobs"], choice["logprobs"])
+                merge(made["logprobs"], likely)
     usage = whole.pop("usage", None)
     choices = [_whole_choice(one) for _, one in sorted(found.items())]
     whole |= {"object": "chat.completion", "choices": choices}

@@ -12,7 +12,7 @@ from tests.builtin_plugins.compat.bodies import Ended, chat, messages, told
 from tests.builtin_plugins.compat.test_messages_writer import START, begun, called, ended, said
 from tests.builtin_plugins.compat.test_messages_writer import stopped as messages_ended
 from tests.builtin_plugins.providers.test_responses import RESPONSES
-from tests.builtin_plugins.providers.transcripts import OPENAI
+from tests.builtin_plugins.providers.transcripts import OPENAI, chunk
 
 from hookgate import ProviderError, Turn
 from hookgate.builtin_plugins.compat.fields import Asked
@@ -42,8 +42,11 @@ MORE = [
     {"type": "response.output_text.done", **OUTPUT, "text": "Zürich 😀 and on"},
     {"type": "response.content_part.done", **OUTPUT, "part": PART},
 ]
+LIKELY = chunk({"content": "so", "annotations": [], "reasoning_content": None})
+LIKELY["choices"][0] |= {"logprobs": {"content": [{"token": "so", "logprob": -1.0}]}}
+REASONED = chunk({"reasoning_details": [{"text": "Hm.", "index": 0}], "refusal": None})
 STREAMS: dict[str, tuple[Any, Asked, Sequence[Any]]] = {
-    "chat": (CHAT, chat_reader.read(chat()), OPENAI[:-1]),
+    "chat": (CHAT, chat_reader.read(chat()), [OPENAI[0], REASONED, LIKELY, *OPENAI[1:-1]]),
     "messages": (MESSAGES, messages_reader.read(messages()), ANTHROPIC),
     "responses": (
         RESPONSES_WIRE,
