@@ -150,15 +150,17 @@ def key_from_file(path: Path, *, make: bool = True) -> bytes:
     Raises:
         StartError: The file cannot be read or made, or holds no key.
     """
+    what = "read"
     try:
         try:
             raw = path.read_bytes()
         except FileNotFoundError:
             if not make:
                 raise
+            what = "made: expected a folder that can be written to"
             raw = _made(path)
     except OSError as error:
-        raise StartError(f"the key of the audit, {path}, cannot be read: {error}") from error
+        raise StartError(f"the key of the audit, {path}, cannot be {what} ({error})") from error
     key = raw.strip()
     if len(key) < KEY_BYTES:
         raise StartError(

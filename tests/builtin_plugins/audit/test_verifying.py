@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -508,6 +509,17 @@ def test_a_key_that_is_too_short_stops_the_start(tmp_path: Path) -> None:
         key_from_secret("short", "AUDIT_KEY")
     with pytest.raises(StartError, match="cannot be read"):
         key_from_file(tmp_path)
+
+
+def test_a_key_that_cannot_be_made_is_told_from_one_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path) -> bytes:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("hookgate.builtin_plugins.audit.seals._made", full)
+    with pytest.raises(StartError, match=r"cannot be made: expected a folder .*Read-only"):
+        key_from_file(tmp_path / "key")
 
 
 def test_the_name_of_a_key_does_not_tell_it() -> None:
