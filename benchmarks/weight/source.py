@@ -125,7 +125,9 @@ def _fields(node: ast.AST) -> frozenset[str]:
 
 
 def _called(node: ast.Call) -> str:
-    return node.func.id if isinstance(node.func, ast.Name) else ""
+    # `Table`, or `sa.Table`.
+    name: str = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    return name
 
 
 def behind_the_face(plugins: Iterable[Module]) -> int:
