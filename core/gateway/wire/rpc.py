@@ -89,7 +89,8 @@ def _read_rare(value: Any) -> tuple[CallId | None, str, dict[str, Any]]:
             _wrong("an id of more than 256 characters", "a shorter one", "use short ids"), None
         )
     if value.get("jsonrpc") != "2.0":
-        raise BadCall(_wrong("no `jsonrpc`", '"2.0"', 'add `"jsonrpc": "2.0"`'), call_id)
+        found = "another `jsonrpc`" if "jsonrpc" in value else "no `jsonrpc`"
+        raise BadCall(_wrong(found, '"2.0"', 'send `"jsonrpc": "2.0"`'), call_id)
     name = value.get("method")
     if type(name) is not str:
         raise BadCall(_wrong("no `method`", "a method's name", "name a method"), call_id)

@@ -120,6 +120,15 @@ async def test_what_is_no_request_gets_its_error_and_the_socket_lives(
         assert await ask(socket, PING) == PONG
 
 
+@pytest.mark.parametrize(
+    ("version", "found"), [("", "no `jsonrpc`"), ('"jsonrpc":"1.0",', "another `jsonrpc`")]
+)
+async def test_another_version_is_told_from_none(version: str, found: str) -> None:
+    async with serving() as served, served.socket() as socket:
+        answer = await ask(socket, f'{{{version}"id":1,"method":"ping"}}')
+    assert f'found {found}, expected "2.0"' in answer["error"]["message"]
+
+
 async def test_every_text_that_is_no_strict_json_is_refused_and_a_ping_answered_after_it() -> None:
     async with serving() as served, served.socket() as socket:
         for name, text in REFUSED.items():
