@@ -289,23 +289,17 @@ class Episodes:
                 changed = []
         speakers = list(dict.fromkeys(one for index in indexes for one in index.speakers))
         asked = read_query(query, self._now(), speakers)
-        may = not changed and any(
+        may = bool(changed) or any(
             index.answers(asked.words, without, near=embedder is not None) for index in indexes
         )
-        if not asked.words or not (changed or may):
+        if not (asked.words and may):
             if also is not None:
                 await self._store.read(also)
             return []
         wanted = await self._with_vectors(asked, query, speakers)
         chatter = None if floor is None else self._chatter.get(fingerprint)
-        best = partial(
-            rank,
-            limit=limit,
-            as_of=as_of,
-            chatter=chatter,
-            answers=floor is not None,
-            worth=worth,
-        )
+        asks = floor is not None
+        best = partial(rank, limit=limit, as_of=as_of, chatter=chatter, answers=asks, worth=worth)
 
         def work(connection: Connection) -> list[Hit]:
             with _brought_up(connection, indexes, changed, fingerprint):
