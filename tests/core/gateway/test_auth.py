@@ -268,13 +268,15 @@ async def test_another_user_is_no_owner_even_with_the_key() -> None:
 
 async def test_of_a_thousand_guesses_twenty_are_evaluated() -> None:
     section, _ = tokens(ops={}, other={})
-    statuses = []
+    statuses, waits = [], []
     async with serving(wire=section) as served:
         for number in range(1000):
             status, answer = await served.get("/v1/status", **bearer(f"guess-{number}"))
             statuses.append(status)
+            waits.append(answer["error"]["data"].get("retry_after", 0))
         assert served.server.gate.tokens.evaluated == 20
-        assert answer["error"]["data"]["retry_after"] > 50
+        # The first that is refused waits longest: on a busy machine the others come later.
+        assert max(waits) > 50
         assert await refused(served, **bearer("guess-1000")) == 429
         assert served.server.gate.tokens.evaluated == 20
         assert (await served.get("/health"))[0] == 200
