@@ -129,14 +129,9 @@ class Plugin:
             routes.add("GET", "/metrics", self.metrics, access=read, probe=True)
 
     @hookimpl
-    def log_metrics(self, record: MetricRecord) -> None:
-        """Take the figures of a record."""
-        self._take(record)
-
-    @hookimpl
     def hook_failed(self, failure: HookFailure) -> None:
         """Count a failure."""
-        self._take(record_of_failure(failure))
+        self.log_metrics(record_of_failure(failure))
 
     async def metrics(self, request: web.Request) -> web.Response:
         """Answer with all figures as text."""
@@ -144,7 +139,7 @@ class Plugin:
 
         if self._prometheus is None:
             raise web.HTTPServiceUnavailable(text="the gateway is not running\n")
-        self._take(await self._now())
+        self.log_metrics(await self._now())
         accept = request.headers.get("Accept", "")
         body, content_type = await asyncio.to_thread(self._prometheus.page, accept)
         return web.Response(body=body, headers={"Content-Type": content_type})
@@ -176,7 +171,9 @@ class Plugin:
         host.instruments.watch(declared)
         declared()
 
-    def _take(self, record: MetricRecord) -> None:
+    @hookimpl
+    def log_metrics(self, record: MetricRecord) -> None:
+        """Take the figures of a record."""
         parts = self._instruments.parts.get(record.name)
         if parts is None:
             for reading in self._instruments.readings(record):

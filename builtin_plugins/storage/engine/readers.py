@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar, cast
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from hookgate import StoreUnavailableError
 from hookgate.builtin_plugins.storage.engine.faults import broken, contain, fault
@@ -16,10 +17,13 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 T = TypeVar("T")
+_Read: TypeAlias = "tuple[asyncio.Future[Any], Callable[[Connection], Any]]"
 
 
 class Readers:
-    """Threads that read.
+    """Threads that read, as many as are needed at once.
+
+    An executor of the standard library takes some fifty calls to hand a function over and back.
 
     Args:
         connect: Makes a link; called once on each thread.
@@ -28,9 +32,10 @@ class Readers:
 
     def __init__(self, connect: Callable[[], DatabaseLink], count: int) -> None:
         self._connect = connect
-        self._links: list[DatabaseLink] = []
-        self._mine = threading.local()
-        self._pool = ThreadPoolExecutor(count, thread_name_prefix="hookgate-read")
+        self._count = count
+        self._jobs: queue.SimpleQueue[_Read | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._reading = 0
         self._closed = False
 
     async def run(self, work: Callable[[Connection], T]) -> T:
@@ -41,22 +46,59 @@ class Readers:
         """
         if self._closed:
             raise StoreUnavailableError("the store is closed: the gateway is stopping")
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, work)
+        if self._reading >= len(self._threads) < self._count:
+            name = f"hookgate-read_{len(self._threads)}"
+            thread = threading.Thread(target=self._run, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._reading += 1
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._jobs.put((future, work))
+        return await future
 
     async def close(self) -> None:
         """Finish what was begun, and close the connections."""
         self._closed = True
-        await asyncio.to_thread(self._pool.shutdown)
-        for link in self._links:
-            await asyncio.to_thread(link.close)
-        self._links.clear()
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join)
 
-    def _read(self, work: Callable[[Connection], T]) -> T:
-        link: DatabaseLink | None = getattr(self._mine, "link", None)
-        if link is None:
-            link = self._mine.link = self._connect()
-            self._links.append(link)
+    def _settle(self, future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+        self._reading -= 1
+        if future.done():
+            return
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(error)
 
+    # -- on their threads --------------------------------------------------
+
+    def _run(self) -> None:
+        link = self._connect()
+        # Nothing of what was read is held while nobody reads.
+        while self._next(link):
+            continue
+        self._give_up(link)
+        link.close()
+
+    def _next(self, link: DatabaseLink) -> bool:
+        """Do what is asked for next; return whether there may be more."""
+        job = self._jobs.get()
+        if job is None:
+            return False
+        (future, work), value, failed = job, None, None
+        try:
+            if not future.cancelled():
+                value = self._read(link, work)
+        except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+            failed = error
+        with suppress(RuntimeError):  # where the event loop is closed nobody waits any more
+            future.get_loop().call_soon_threadsafe(self._settle, future, value, failed)
+        return True
+
+    def _read(self, link: DatabaseLink, work: Callable[[Connection], T]) -> T:
         own: BaseException | None = None
 
         def read(connection: Connection) -> T | None:
