@@ -158,7 +158,7 @@ class Plugin:
         window = {message.turn for message in turn.history} | {turn.id}
         scopes = scopes_of(turn.session, settings).read
         here, aside, count = str(turn.session), Aside(), host.tokens.count
-        there, then = seen(context.standing), self._known(turn, ())
+        there, then = seen(context.standing), (keeper.forgotten, host.sanitizers)
         try:
             async with asyncio.timeout(settings.recall_seconds):
                 found = await keeper.search(
@@ -170,7 +170,8 @@ class Plugin:
                 )
                 asked = orders_of(aside.orders, here, window)
                 orders = [line_of(hit, here, count) for hit in asked]
-                found = [hit for hit in found if (hit.scope, hit.id) not in there]
+                if there:
+                    found = [hit for hit in found if (hit.scope, hit.id) not in there]
                 packing = Packing(settings.recall_tokens, count, orders)
                 await pack(host, found[:MOST_LINES], here, packing)
         except TimeoutError:
@@ -183,24 +184,19 @@ class Plugin:
         recalls.good()
         recalled = Recalled()
         for block, lines in blocks_of(packing):
-            stays = Still(lines, self._known, then)
+            stays = Still(lines, self._may_see, then)
             recalled.sources[context.add(replace(block, stays=stays))] = lines
         if recalled.sources:
             turn[RECALLED] = recalled
 
-    def _known(self, turn: Turn, lines: Sequence[RecalledLine]) -> object:
-        """Return what stays the same as long as lines may be shown: nobody has forgotten anything.
-
-        Returns:
-            None where a turn may not be shown them, or nobody knows.
-        """
+    def _may_see(self, turn: Turn, lines: Sequence[RecalledLine], then: tuple[object, int]) -> bool:
+        """Whether a turn may be shown lines: nobody has forgotten anything, and it reads them."""
         keeper, host, settings = self._keeper, self._host, self._settings
-        if keeper is None or host is None or not settings.recall:
-            return None
-        forgotten, read = keeper.forgotten, scopes_of(turn.session, settings).read
-        if forgotten is None or not all(line.hit.scope in read for line in lines):
-            return None
-        return forgotten, host.sanitizers
+        if keeper is None or host is None or not settings.recall or then[0] is None:
+            return False
+        read = scopes_of(turn.session, settings).read
+        is_as_it_was = (keeper.forgotten, host.sanitizers) == then
+        return is_as_it_was and all(line.hit.scope in read for line in lines)
 
     @hookimpl
     def before_model_call(self, turn: Turn, request: ModelRequest) -> None:

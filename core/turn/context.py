@@ -341,7 +341,8 @@ class ContextBuilder:
             items.append(_Item(block.kind, block.tokens, rank, block.plugin, block=block))
         # The newest turn first: history is cut at its old end, and never has a hole.
         for order, turn in enumerate(reversed(self._history)):
-            tokens = sum([message_tokens(message, self.counter) for message in self.shown(turn)])
+            shown = self.shown(turn) if self.stood else turn
+            tokens = sum([message_tokens(message, self.counter) for message in shown])
             rank = (-PRIORITIES["history"], 0, order)
             items.append(_Item("history", tokens, rank, "core", turn=turn))
         used = sum([message_tokens(message, self.counter) for message in self.shown(own)])

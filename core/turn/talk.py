@@ -309,8 +309,9 @@ class Rounds:
         """Note what the model will read, for taint, for repeats and for the client."""
         turn = self._turn
         self._added.update(map(said_by, builder.blocks))
-        read = [piece.taint for piece in context.system]
-        turn.extra_taint |= join_taints([*read, *[block.taint for block in builder.standing]])
+        turn.extra_taint |= join_taints([piece.taint for piece in context.system])
+        if builder.stood:
+            turn.extra_taint |= join_taints([block.taint for block in builder.standing])
         data = {
             "stage": builder.stage,
             "tokens": context.tokens,

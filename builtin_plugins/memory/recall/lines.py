@@ -123,25 +123,27 @@ class Still:
 
     Attributes:
         lines: The lines.
-        known: Returns what has to be as it was, of a turn that is to read them; None where it
-            may not.
-        then: What it was.
+        may: Says it, of what was known then.
+        then: What has to be as it was.
     """
 
     lines: Sequence[RecalledLine]
-    known: Callable[[Turn, Sequence[RecalledLine]], object]
-    then: object
+    may: Callable[[Turn, Sequence[RecalledLine], tuple[object, int]], bool]
+    then: tuple[object, int]
 
     def __call__(self, turn: Turn) -> bool:
         """Return it."""
-        return self.then is not None and self.known(turn, self.lines) == self.then
+        return self.may(turn, self.lines, self.then)
 
 
 def seen(standing: Iterable[Block]) -> set[tuple[str, str]]:
     """Return scope and id of each line that a model reads where it stood."""
-    stays = [block.stays for block in standing]
-    lines = [line for still in stays if isinstance(still, Still) for line in still.lines]
-    return {(line.hit.scope, line.hit.id) for line in lines}
+    return {
+        (line.hit.scope, line.hit.id)
+        for block in standing
+        if isinstance(block.stays, Still)
+        for line in block.stays.lines
+    }
 
 
 RECALLED: TurnKey[Recalled] = TurnKey("memory.recalled")
