@@ -90,7 +90,7 @@ class Postings(NamedTuple):
     counts: Floats
 
 
-class Vectors(NamedTuple):
+class RowVectors(NamedTuple):
     """Vectors of rows, of any length.
 
     Attributes:
@@ -353,7 +353,7 @@ class TurnIndex:
         found: npt.NDArray[np.bool_] = self._norms.rows > 0
         return found if self.dimension else np.zeros(len(self), bool)
 
-    def vectors(self, rows: Ints | None) -> Vectors:
+    def vectors(self, rows: Ints | None) -> RowVectors:
         """Return the vectors of rows; of one without a vector zeros.
 
         Args:
@@ -362,7 +362,7 @@ class TurnIndex:
         assert self._vectors is not None, "see dimension"
         kept = self._vectors.rows if rows is None else self._vectors.rows[rows]
         norms = self._norms.rows if rows is None else self._norms.rows[rows]
-        return Vectors(kept.astype(np.float32), 1 / np.maximum(norms, 1))
+        return RowVectors(kept.astype(np.float32), 1 / np.maximum(norms, 1))
 
     def vector(self, row: int) -> Floats | None:
         """Return the vector of a row, of length 1; None where it has none."""

@@ -25,8 +25,8 @@ from hookgate.builtin_plugins.memory.recall.index import (
     Floats,
     Ints,
     Postings,
+    RowVectors,
     TurnIndex,
-    Vectors,
 )
 from hookgate.builtin_plugins.memory.recall.query import Query, speakers_in
 from hookgate.builtin_plugins.memory.recall.words import Signs, numbers_of, terms_of_name
@@ -432,7 +432,7 @@ class Scored:
     from_after: Floats
     asks: Mask
     near: Ints | None = None
-    vectors: Vectors | None = None
+    vectors: RowVectors | None = None
     own: Floats = field(init=False)
     sum: Floats = field(init=False)
 
