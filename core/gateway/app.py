@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING
@@ -324,7 +324,7 @@ def build_app(gateway: Runtime, *, peers: PeerLookup | None = None) -> web.Appli
     )
     app[SERVER] = server
     app[ROUTES] = routes
-    served = _own_routes(server, {(route.method, route.path) for route in gateway.routes})
+    served = _own_routes(server, gateway.routes)
     served.extend(gateway.routes)
     for route in served:
         made = app.router.add_route(route.method, route.path, route.handler)
@@ -337,12 +337,13 @@ def build_app(gateway: Runtime, *, peers: PeerLookup | None = None) -> web.Appli
     return app
 
 
-def _own_routes(server: Server, taken: Collection[tuple[str, str]]) -> Routes:
+def _own_routes(server: Server, others: Routes) -> Routes:
     """Return the gateway's own routes, and those of operations.
 
     Where a plugin has taken the path that an operation's name gives, the operation goes without.
     """
     routes = Routes()
+    taken = {(route.method, route.path) for route in others}
     anyone = Access("scoped", None)
     asked = Access.public("a probe; says no more than whether the gateway works")
     socket = Access.self_checked("authenticates the upgrade request, or the first frame")
@@ -353,6 +354,9 @@ def _own_routes(server: Server, taken: Collection[tuple[str, str]]) -> Routes:
     if ("HEAD", "/") not in taken:
         # Clients of the vendors' wires ask it before anything else.
         routes.add("HEAD", "/", _here, access=asked)
+    if others.pages and ("GET", "/") not in taken:
+        led = Access.public("leads to a page, which anybody may load")
+        routes.add("GET", "/", partial(_to_page, others.pages[0]), access=led)
     own = Access.self_checked("takes the credential from the body, or the session's cookie")
     routes.add("POST", "/v1/session", partial(log_in, server), access=own)
     routes.add("DELETE", "/v1/session", partial(log_out, server), access=own)
@@ -380,6 +384,11 @@ async def _health(server: Server, _: web.Request) -> web.Response:
 
 async def _here(_: web.Request) -> web.Response:
     return web.Response()
+
+
+async def _to_page(page: str, _: web.Request) -> web.Response:
+    # Relative, for applications that are mounted; not for ever, since plugins come and go.
+    raise web.HTTPFound(f"{page.removeprefix('/')}/")
 
 
 async def _ready(server: Server, _: web.Request) -> web.Response:

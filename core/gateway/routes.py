@@ -122,9 +122,11 @@ class Routes:
     Attributes:
         plugin: Whose routes are added now.
         codes: The error codes that plugins have registered, by name.
+        pages: Where the pages are that were added; ``/`` leads to the first.
     """
 
     def __init__(self) -> None:
+        self.pages: list[str] = []
         self._routes: dict[tuple[str, str], Route] = {}
         self._owners: dict[str, str] = {}
         self._shapes: dict[str, tuple[str, ErrorShape]] = {}
@@ -265,6 +267,7 @@ class Routes:
         from hookgate.core.gateway.static import StaticPage
 
         page, access = StaticPage(package, folder), Access.public(why)
+        self.pages.append(prefix)
         self.add("GET", prefix, page.to_shell, access=access)
         self.add("GET", f"{prefix}/", page.shell, access=access)
         self.add("GET", f"{prefix}/{{digest:[0-9a-f]{{16}}}}/{{file:.+}}", page.file, access=access)

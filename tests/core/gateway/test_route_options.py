@@ -209,6 +209,37 @@ async def test_the_root_answers_whoever_asks_whether_something_is_there() -> Non
         assert (await served.get("/"))[0] == 405
 
 
+class Pages:
+    name = "pages"
+
+    @hookimpl
+    def add_routes(self, routes: Any) -> None:
+        for prefix in ("/second", "/other"):
+            routes.static(prefix, "hookgate.builtin_plugins.dashboard", "static", why="a page")
+
+
+class Root:
+    name = "root"
+
+    @hookimpl
+    def add_routes(self, routes: Any) -> None:
+        routes.add("GET", "/", self.show, access=Access.public("a page of its own"))
+
+    async def show(self, request: web.Request) -> web.Response:
+        return web.json_response("mine")
+
+
+async def test_the_root_leads_to_the_first_page_unless_a_plugin_has_one_there() -> None:
+    async with serving(model(), Pages()) as served:
+        root = served.url + "/"
+        async with served.http.get(root, allow_redirects=False) as answer:
+            assert (answer.status, answer.headers["Location"]) == (302, "second/")
+        async with served.http.get(root) as answer:
+            assert (answer.status, answer.content_type) == (200, "text/html")
+    async with serving(model(), Pages(), Root()) as served:
+        assert (await served.get("/"))[0] == 200
+
+
 async def test_a_registered_code_has_its_status_in_operations_too() -> None:
     async with serving(model(), Compat()) as served:
         async with served.http.post(served.url + "/v1/operations/pay", json={}) as answer:
