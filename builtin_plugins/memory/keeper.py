@@ -140,8 +140,11 @@ class Keeper:
         while True:
             self._said.clear()
             try:
-                await self.follow()
+                added = await self.follow()
                 self._host.standing(LEARNING).good()
+                if added:
+                    # Not when nobody waits for anything: a gateway may never come to rest.
+                    await self._episodes.know_small_talk()
                 await self._embed_idle()
             except Exception as error:
                 if not isinstance(error, StoreError):

@@ -196,6 +196,19 @@ class Episodes:
             piece["fingerprint"] = "" if vector is None else embedder.fingerprint
         return pieces
 
+    async def know_small_talk(self) -> None:
+        """Know the vectors of small talk, without which no message is below the floor.
+
+        A start needs none of it: somebody has to have spoken.
+        """
+        embedder = self._embedder()
+        if embedder is None or embedder.fingerprint in self._chatter:
+            return
+        fingerprint = embedder.fingerprint
+        # Whoever owns the embedder says what is wrong with it.
+        with suppress(EmbeddingError):
+            self._chatter = {fingerprint: await embedder.embed(small_talk())}
+
     async def embed_waiting(
         self, limit: int = 32, *, busy: Callable[[], bool] = lambda: False
     ) -> int:
@@ -218,12 +231,9 @@ class Episodes:
         waiting = await self._store.read(
             lambda connection: rows.without_vector(connection, fingerprint, limit)
         )
-        # A start needs none of it: somebody has to have spoken.
-        if fingerprint not in self._chatter and (waiting or self.in_memory):
-            with suppress(EmbeddingError):
-                self._chatter = {fingerprint: await embedder.embed(small_talk())}
+        if waiting or self.in_memory:
+            await self.know_small_talk()
         kept: list[tuple[str, int, str, bytes]] = []
-        # Whoever owns the embedder says what is wrong with it.
         with suppress(EmbeddingError):
             for row in waiting:
                 vector = await embedder.embed_query(row.text)

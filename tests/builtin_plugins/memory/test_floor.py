@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,6 +56,32 @@ async def test_below_the_floor_facts_need_more_than_a_word(tmp_path: Path) -> No
         assert await found("boards again, haha", floor=True) == set()
         assert any("Luna" in text for text in await found("Luna again, haha", floor=True))
         assert said.text in await found("what do I like?", floor=True)
+
+
+async def test_a_gateway_that_never_rests_knows_small_talk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = asyncio.Event()
+
+    class Telling(Same):
+        async def embed(self, texts: Any) -> Any:
+            known.set()
+            return await super().embed(texts)
+
+    async def learned(_: Any) -> int:
+        return 1
+
+    async with opened_store(tmp_path) as store:
+        host = make_host()
+        host.provide(EMBEDDER, Telling())
+        keeper = Keeper(host, store, None, MemorySettings)
+        monkeypatch.setattr(Keeper, "follow", learned)
+        monkeypatch.setattr(type(host), "running", lambda _: ["a turn"])
+        running = asyncio.create_task(keeper.run())
+        await asyncio.wait_for(known.wait(), 30)
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
 
 
 async def test_a_turn_shows_no_fact_of_many_for_a_name_alone(tmp_path: Path) -> None:
