@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
@@ -88,6 +89,11 @@ def _texts_of(model: type[Documented]) -> dict[str, str]:
     return texts
 
 
+_PARSING = Lock()
+"""CPython 3.11 counts how deep a tree is for all threads together, so two that parse at once may
+end in "AST constructor recursion depth mismatch"."""
+
+
 @lru_cache(maxsize=256)
 def _texts_in(module: str) -> Mapping[str, Mapping[str, str]]:
     """Return the texts below the fields of every class of a module, by the class's name.
@@ -95,7 +101,12 @@ def _texts_in(module: str) -> Mapping[str, Mapping[str, str]]:
     Nothing is known of classes without a source, such as those of an interactive session.
     """
     try:
-        tree = ast.parse(inspect.getsource(sys.modules[module]))
+        source = inspect.getsource(sys.modules[module])
+        with _PARSING:
+            try:
+                tree = ast.parse(source)
+            except SystemError:
+                tree = ast.parse(source)  # somebody else's thread has parsed meanwhile
     except (KeyError, OSError, TypeError, SyntaxError):
         return {}
     return dict(_classes(tree, ""))
