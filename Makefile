@@ -73,15 +73,13 @@ serve: $(RUN)  ## a gateway on 127.0.0.1:7200 with your own settings
 # -- tests --------------------------------------------------------------------------
 
 .PHONY: test test-slow test-browser test-clients test-deploy clients-page test-models test-guards check
-# One worker for each core, two for each where a worker collects its share of the files alone
-# (tests/support/shares.py). Tests of one file share what is costly to make.
+# One worker for each core. Tests of one file share what is costly to make.
 # Without its caches pytest rewrites the assertions of all tests anew in each of its processes.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PY) -m pytest -q -n auto --dist loadfile
-PYTEST_SHARES := $(PY) -m pytest -q -n auto --dist each --max-worker-restart 0
 
 test: $(DEV)  ## the unit tests
-	@$(PYTEST_SHARES) -m "not slow and not models and not browser and not clients and not deploy" $(PYTEST_ARGS)
+	@$(PYTEST) -m "not slow and not models and not browser and not clients and not deploy" $(PYTEST_ARGS)
 
 # Properties are tried here with more examples than in the unit tests, and with others each time;
 # the short form leaves them to the unit tests.

@@ -28,7 +28,6 @@ pytest_plugins = [
     "tests.support.compiled",
     "tests.support.postgres",
     "tests.support.remembered",
-    "tests.support.shares",
 ]
 
 # A deadline would measure the machine: on a busy one any example can take long for once.

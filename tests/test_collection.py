@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.shares import shares
 
 HERE = Path(__file__).parent
 
@@ -24,15 +23,3 @@ def test_any_folders_are_collected_in_any_order() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:]
-
-
-@pytest.mark.parametrize("named", [["tests"], ["tests/kit", "tests/test_face.py::test_one"]])
-@pytest.mark.parametrize("count", [2, 4])
-def test_every_file_is_in_one_share(count: int, named: list[str]) -> None:
-    whole = {path for path in HERE.rglob("test_*.py") if named == ["tests"] or "kit" in path.parts}
-    whole.add(HERE / "test_face.py")
-
-    found = shares(HERE.parent, named, count)
-
-    assert len(found) == count
-    assert sorted(path for share in found for path in share) == sorted(whole)
