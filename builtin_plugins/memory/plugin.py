@@ -49,6 +49,7 @@ from hookgate.builtin_plugins.memory.settings import MemorySettings
 from hookgate.builtin_plugins.memory.tools import MemoryTools
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tables import tables_of
+from hookgate.tasks import stop
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.memory.keeper import Keeper
@@ -104,8 +105,7 @@ class Plugin:
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await stop(task)
             await keeper.finish()
             if undo is not None:
                 undo()
