@@ -258,6 +258,8 @@ class Workers:
                 self._threads.give(guest, 1)
                 self._memory.give(guest, work.run.limits.store_bytes)
                 self._admit()
+            # Whoever is answered finds the place free.
+            work.deliver()
 
 
 def _first(lines: dict[str, deque[W]], guest: str) -> W:
@@ -290,6 +292,8 @@ class _Work:
         self.context = contextvars.copy_context()
         self.loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[Any] = self.loop.create_future()
+        self._result: Any = None
+        self._failure: BaseException | None = None
         # The wait ends even if the thread stands in a function of the host.
         self.timer = self.loop.call_later(run.limits.seconds + GRACE, self._expire)
 
@@ -297,24 +301,25 @@ class _Work:
         """Run the job, on its thread."""
         if self.answer.done():
             return  # nobody waits for it any longer
-        result: Any = None
-        failure: BaseException | None = None
         try:
             self.run.begin()
             with ticker:
-                result = self.job()
+                self._result = self.job()
         except BaseException as error:  # noqa: BLE001 - it belongs to the caller
-            failure = error
-        if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._deliver, result, failure)
+            self._failure = error
 
-    def _deliver(self, result: Any, failure: BaseException | None) -> None:
+    def deliver(self) -> None:
+        """Hand what came of it to whoever waits, from its thread."""
+        if not self.answer.done() and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._answer)
+
+    def _answer(self) -> None:
         if self.answer.done():
             return
-        if failure is None:
-            self.answer.set_result(result)
+        if self._failure is None:
+            self.answer.set_result(self._result)
         else:
-            self.answer.set_exception(failure)
+            self.answer.set_exception(self._failure)
 
     def _expire(self) -> None:
         if self.answer.done():

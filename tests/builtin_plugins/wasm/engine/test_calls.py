@@ -10,7 +10,7 @@ import pytest
 from tests.builtin_plugins.wasm.guests import ECHO_GUEST, function, guest, host
 from tests.support.script import until
 
-from hookgate.builtin_plugins.wasm.engine.calls import CallContext, HostFunction
+from hookgate.builtin_plugins.wasm.engine.calls import CallContext, GuestRun, HostFunction
 from hookgate.builtin_plugins.wasm.engine.limits import GuestError, Limits
 from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
 
@@ -233,6 +233,18 @@ async def test_too_many_calls_of_a_guest_are_told_so_at_once(tmp_path: Path) -> 
     for call in calls:
         call.cancel()
     await asyncio.gather(*calls, return_exceptions=True)
+    await sandbox.close()
+
+
+async def test_whoever_is_answered_finds_the_place_of_the_call_free(tmp_path: Path) -> None:
+    limits = Limits()
+    sandbox = Sandbox(tmp_path / "guests", threads=1, memory_bytes=limits.store_bytes)
+    echo = await sandbox.load(ECHO_GUEST, name="echo", limits=limits, imports=())
+    workers = sandbox.machine().workers
+    run = GuestRun("echo", limits, {}, asyncio.get_running_loop())
+    for _ in range(200):
+        await echo.call(TOOL, b"", host={})
+        assert workers.lacking(run) == "no thread was free for it"  # and memory was
     await sandbox.close()
 
 
