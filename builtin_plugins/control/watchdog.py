@@ -6,6 +6,7 @@ All of it is seen by a thread that looks now and then: a turn itself measures no
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import os
 import sys
@@ -13,7 +14,8 @@ import threading
 import time
 import traceback
 from collections import deque
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Self
@@ -129,7 +131,9 @@ class Watchdog:
             idle = spent - before < IDLE_SHARE * (IDLE if idle else self._limit)
             self._note_memory()
             before_look, looked = looked, time.monotonic()
-            whose = self._host.hooks.held_by(sys._current_frames().get(thread))
+            with innermost(thread) as frame:
+                whose = self._host.hooks.held_by(frame)
+            del frame  # which would keep what it holds
             alive.acquire(blocking=False)
             asked = time.monotonic()
             try:
@@ -140,14 +144,17 @@ class Watchdog:
                 self._blocked(whose, min(looked - before_look, self._limit))
                 self._came(loop, asked)
                 continue
-            frame = sys._current_frames().get(thread)
-            holder = self._host.hooks.running(frame)
-            self._report(frame, holder)
+            with innermost(thread) as frame:
+                holder = self._host.hooks.running(frame)
+                whose = self._host.hooks.held_by(frame)
+                stack = traceback.StackSummary.extract(
+                    traceback.walk_stack(frame), limit=3, lookup_lines=False
+                )
+            del frame
+            self._report(stack, holder)
             if holder is not None and time.monotonic() >= self._settled:
                 with suppress(RuntimeError):  # the loop is closed
                     loop.call_soon_threadsafe(self._announce, holder)
-            whose = self._host.hooks.held_by(frame)
-            del frame
             while not alive.acquire(timeout=0.5) and not self._stop.is_set():
                 pass
             self._blocked(whose, time.monotonic() - looked)
@@ -173,17 +180,33 @@ class Watchdog:
             "time, or mark a plain function @blocking"
         )
 
-    def _report(self, frame: FrameType | None, holder: Implementation | None) -> None:
+    def _report(self, stack: traceback.StackSummary, holder: Implementation | None) -> None:
         self.reports += 1
-        stack = traceback.extract_stack(frame)[-3:]
         whose = {} if holder is None else {"plugin": holder.plugin, "hook": holder.hook}
         log = self._host.log
         (log.debug if time.monotonic() < self._settled else log.warning)(
             "the event loop is held",
             **whose,
             longer_than_ms=self._limit * 1000,
-            by=[f"{item.filename}:{item.lineno} {item.name}" for item in stack],
+            by=[f"{item.filename}:{item.lineno} {item.name}" for item in reversed(stack)],
         )
+
+
+@contextmanager
+def innermost(thread: int) -> Iterator[FrameType | None]:
+    """Hand out the frame in which another thread runs, to be walked within the block.
+
+    CPython 3.11 may collect garbage while it makes the object of a frame. What is run then lets
+    the other thread go on, and the object is left with a frame that is gone: whoever walks it
+    reads freed memory. So nothing is collected within the block.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield sys._current_frames().get(thread)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def resident() -> int | None:

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
 import time
+from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 import pluggy
@@ -37,6 +41,41 @@ def bare_host() -> Host:
     manager.add_hookspecs(hookspecs)
     host.attach(hooks=Hooks(manager))
     return host
+
+
+def deep(frame: FrameType | None) -> Iterator[list[str]]:
+    """Walk a stack, and keep what is made of it."""
+    while frame is not None:
+        yield list(frame.f_locals)
+        frame = frame.f_back
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_nothing_is_collected_while_the_frames_of_a_thread_are_walked(collects: bool) -> None:
+    # What a collection runs lets that thread go on, and its frame is freed under whoever walks.
+    seen: list[str] = []
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait)
+    thread.start()
+    thresholds, enabled = gc.get_threshold(), gc.isenabled()
+    gc.callbacks.append(lambda phase, info: seen.append(phase))
+    gc.set_threshold(1, 1, 1)
+    (gc.enable if collects else gc.disable)()
+    try:
+        with module.innermost(thread.ident or 0) as frame:
+            before = len(seen)
+            within = [list(deep(frame)) for _ in range(100)]
+            during = len(seen)
+        after = gc.isenabled()
+    finally:
+        over.set()
+        thread.join()
+        gc.callbacks.pop()
+        gc.set_threshold(*thresholds)
+        (gc.enable if enabled else gc.disable)()
+    assert len(within[0]) > 3
+    assert during == before
+    assert after is collects
 
 
 @pytest.mark.parametrize(("settling", "level"), [(3600.0, "debug"), (0.0, "warning")])
