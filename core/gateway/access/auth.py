@@ -49,7 +49,7 @@ from hookgate.core.gateway.access.origin import (
     is_loopback_bind,
 )
 from hookgate.core.gateway.access.peer import NONCE_HEADER, OWNER_PREFIX, PeerLookup, prove_owner
-from hookgate.core.gateway.access.tokens import PREFIX, PREFIXES, token_book
+from hookgate.core.gateway.access.tokens import PREFIXES, token_book
 from hookgate.core.gateway.codes import wire_error
 from hookgate.core.gateway.proxy_protocol import Announced
 from hookgate.core.gateway.sockets import peer_is_ours
@@ -105,9 +105,9 @@ _RESERVED = re.compile(r"loopback|embedded|token:.*", re.DOTALL)
 _ID = re.compile(r"[^\x00-\x20\x7f]{1,256}")
 
 
-_GENERATED = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{43}}")
-"""The form of `new_token`: 256 random bits, so that comparing one more guess gives nothing away.
-A shorter one that somebody has thought up may be guessed, and has the limit before it."""
+_GENERATED = re.compile(rf"(?:{'|'.join(PREFIXES)})[A-Za-z0-9_-]{{43}}")
+"""The form of `new_token` and of clients' keys: 256 random bits, so that comparing one more guess
+gives nothing away. What is shorter somebody may have thought up, and has the limit before it."""
 
 
 def _digest(credential: Credential) -> bytes:
@@ -467,27 +467,41 @@ class AccessGate:
         """Do as `check` says."""
         digest = _digest(credential)
         known = self.attempts.knows(digest)
-        if not known and not _GENERATED.fullmatch(credential.value):
+        passes = known or _GENERATED.fullmatch(credential.value) is not None
+        if not passes:
             self.check_attempts(address)
         caller = self._from_settings(credential)
-        if not known and caller is None:
-            self.check_attempts(address)
         if caller is not None or not credential.value or not self._asks_plugins:
             return self._settle(address, digest, caller)
         async with self.attempts.trial(address):
-            if not known:
+            if not passes:
                 self.check_attempts(address)
             try:
                 caller = await self._from_plugins(credential, request)
             except WireError as error:
                 # A key that could not be looked at may be right all the same.
-                self._fail(address, digest if error.data["code"] == "unauthorized" else b"")
+                self._fail(
+                    address, digest, unknown=not known, over=error.data["code"] == "unauthorized"
+                )
                 raise
             return self._settle(address, digest, caller)
 
-    def _fail(self, address: str, digest: bytes) -> None:
-        """Count a failure, and think no more of a credential that it was right before."""
-        self.attempts.forget(digest)
+    def _fail(self, address: str, digest: bytes, *, unknown: bool, over: bool = True) -> None:
+        """Count a failure of an address that may fail still.
+
+        Args:
+            address: The address.
+            digest: The credential.
+            unknown: Whether it was never right: behind a lock that is answered as any guess is.
+            over: Whether it is right no more, whatever it was.
+
+        Raises:
+            WireError: The address has failed too often.
+        """
+        if unknown:
+            self.check_attempts(address)
+        if over:
+            self.attempts.forget(digest)
         self.attempts.failed(address)
 
     def _settle(self, address: str, digest: bytes, caller: Caller | None) -> Caller:
@@ -495,7 +509,7 @@ class AccessGate:
         if caller is not None and not caller.principal.has_expired(self._host.clock.now()):
             self.attempts.let_in(digest)
             return caller
-        self._fail(address, digest)
+        self._fail(address, digest, unknown=caller is None and not self.attempts.knows(digest))
         if caller is not None:
             raise wire_error("unauthorized", "this token has expired", action="use another one")
         if self.tokens.configured:

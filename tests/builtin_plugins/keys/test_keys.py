@@ -115,6 +115,23 @@ async def test_guessing_keys_is_counted(tmp_path: Path) -> None:
         assert (await chat(served, key, "ci"))[0] == 200
 
 
+async def test_guesses_lock_out_no_key_that_comes_from_their_address_for_the_first_time(
+    tmp_path: Path,
+) -> None:
+    wire = {"limits": {"attempts_per_minute": 3}}
+    async with keyed(tmp_path, wire=wire) as served:
+        key = await new(served, name="ci")
+        guesses = (f"hgk_{'A' * 42}{number}" for number in range(5))
+        found = [(await served.get("/v1/status", **bearer(guess)))[0] for guess in guesses]
+        # One that has the form of a right one has the limit as well: it is not told apart.
+        assert found == [401, 401, 401, 429, 429]
+        assert (await served.get("/v1/status", **bearer("hgk_short")))[0] == 429
+        assert (await chat(served, key, "ci"))[0] == 200
+        assert (await served.post("/v1/keys/revoke", {"name": "ci"}))[0] == 200
+        assert (await chat(served, key, "ci"))[0] == 401
+        assert (await chat(served, key, "ci"))[0] == 429
+
+
 async def test_a_key_that_is_revoked_or_rotated_ends_what_came_in_with_it(tmp_path: Path) -> None:
     async with keyed(tmp_path) as served:
         key, other = await new(served, name="ci"), await new(served, name="other")

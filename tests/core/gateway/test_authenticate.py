@@ -188,6 +188,33 @@ async def test_guesses_made_side_by_side_are_no_more_than_those_made_in_a_row() 
     assert len(keys.asked) == 4
 
 
+async def test_behind_a_lock_keys_that_cannot_be_guessed_are_asked_about_one_at_a_time() -> None:
+    running: list[int] = []
+
+    class Slow(Keys):
+        @hookimpl
+        async def authenticate(self, credential: Credential, request: Any) -> Principal | None:
+            running.append(1)
+            found = await super().authenticate(credential, request)
+            most.append(len(running))
+            running.pop()
+            return found
+
+    most: list[int] = []
+    form = "hgk_" + "A" * 41
+    keys = Slow(**{f"{form}__": ALICE})
+    async with serving(model(), keys, wire={"limits": {"attempts_per_minute": 4}}) as served:
+        for number in range(4):
+            assert (await served.get("/v1/status", **with_key(f"k_{number}")))[0] == 401
+        del keys.asked[:]
+        values = [f"{form}{number}" for number in range(10, 20)] + [f"{form}__"] * 3 + ["k_x"]
+        asks = (served.get("/v1/status", **with_key(value)) for value in values)
+        found = [status for status, _ in await asyncio.gather(*asks)]
+    assert found == [429] * 10 + [200] * 3 + [429]
+    assert len(keys.asked) == 13
+    assert max(most) == 1
+
+
 async def test_right_keys_side_by_side_are_all_let_in() -> None:
     keys = Keys(k_alice=ALICE)
     async with serving(model(), keys, wire={"limits": {"attempts_per_minute": 2}}) as served:
