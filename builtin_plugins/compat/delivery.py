@@ -8,16 +8,27 @@ while a slow reader has not taken what was written, the request's own task is wa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from hookgate import QUESTIONS, Event, EventStream, ModelRef, StoreError, Turn, TurnHandle, TurnKey
-from hookgate.builtin_plugins.compat import drop
+from hookgate import (
+    BUDGETS,
+    QUESTIONS,
+    Event,
+    EventStream,
+    Host,
+    ModelRef,
+    StoreError,
+    Turn,
+    TurnHandle,
+    TurnKey,
+)
 from hookgate.builtin_plugins.compat.answers import (
     ClientWire,
     WireFrame,
@@ -25,13 +36,14 @@ from hookgate.builtin_plugins.compat.answers import (
     behind_white_space,
 )
 from hookgate.builtin_plugins.compat.errors import interrupted, request_id
+from hookgate.builtin_plugins.compat.fields import Asked
 from hookgate.builtin_plugins.compat.settings import DENIED
 from hookgate.builtin_plugins.compat.wires.responses_writer import ResponsesWriter
 from hookgate.clients import describe_error
+from hookgate.ports import RateLeft
 from hookgate.wire import TextFrames, dumps
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.compat.fields import Asked
     from hookgate.builtin_plugins.compat.guard import Guard
     from hookgate.builtin_plugins.compat.kept.responses import ResponseKeeper
 
@@ -298,7 +310,7 @@ class AnswerDelivery:
     def with_model(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Return the headers of an answer, with the model that gave it."""
         turn = self._handle.turn
-        return {**headers, "x-hookgate-model": str(turn[RAN]), **drop.header(turn)}
+        return {**headers, "x-hookgate-model": str(turn[RAN]), **dropped_header(turn)}
 
     async def _send(self, stream: EventStream) -> None:
         self._stream = stream
@@ -444,3 +456,113 @@ def _parsed(frames: Sequence[Written | Comment]) -> list[WireFrame]:
         elif not isinstance(frame, Comment):
             found.append(frame)
     return found
+
+
+# -- fields that were dropped on the way -------------------------------------------
+
+# All others are a 400 that names them: nothing is lost that nobody has listed.
+
+
+DROPPED: TurnKey[tuple[str, ...]] = TurnKey("compat dropped")
+"""The fields that the model which was asked last was not told."""
+TOLD: TurnKey[ModelRef] = TurnKey("compat dropped for")
+
+
+def without_dropped(asked: Asked, wire: ClientWire, listed: Collection[str]) -> Asked:
+    """Return a request without the fields in `listed`, for models of other wires.
+
+    Its body stays as it came: a model of the same wire is sent that one. A tool that a provider
+    runs is no field, so none is dropped.
+    """
+    if not listed:
+        return asked
+    own = [name for name, value in asked.body.items() if name in listed and value is not None]
+    inner = [place for place in asked.foreign if "." in place and _name(place) in listed]
+    if not (own or inner):
+        return asked
+    left = wire.read({name: value for name, value in asked.body.items() if name not in own})
+    return replace(
+        asked,
+        parameters=left.parameters,
+        foreign=tuple(place for place in left.foreign if _name(place) not in listed),
+        dropped=(*own, *inner),
+    )
+
+
+def tell_dropped(
+    host: Host, turn: Turn, asked: Asked, model: ModelRef
+) -> Coroutine[Any, Any, None] | None:
+    """Note that fields are dropped on the way to a model; return what records it, once for each."""
+    if turn.get(TOLD) == model:
+        return None
+    data = {
+        "turn": turn.id,
+        "session": str(turn.session),
+        "principal": turn.principal.id,
+        "model": str(model),
+        "fields": list(asked.dropped),
+    }
+    turn[DROPPED], turn[TOLD] = asked.dropped, model
+    host.log.info("fields of a request dropped", **data)
+    return host.record("compat_dropped", **data)
+
+
+def forget_dropped(turn: Turn) -> None:
+    """Note that the model which is asked now is told all."""
+    if DROPPED in turn:
+        turn[DROPPED] = ()
+
+
+def dropped_header(turn: Turn) -> dict[str, str]:
+    """Return the header that tells a client which of its fields were dropped."""
+    dropped: tuple[str, ...] = turn.get(DROPPED, ())
+    names = dict.fromkeys(map(_name, dropped))
+    # Whatever the client has called them: a header takes plain words alone.
+    plain = [name for name in names if name.isascii() and name.isprintable()]
+    return {"x-hookgate-dropped": ", ".join(plain)} if plain else {}
+
+
+def _name(place: str) -> str:
+    return place.rpartition(".")[2]
+
+
+# -- what is left of a client's rates ----------------------------------------------
+
+
+async def limit_headers(host: Host, turn: Turn, *, anthropic: bool) -> dict[str, str]:
+    """Return the headers of an answer that say what is left; none where nothing limits the turn.
+
+    Args:
+        host: The host.
+        turn: The turn of the request, whose own calls may not be counted yet.
+        anthropic: Whether Anthropic's clients read them.
+    """
+    budgets = host.get(BUDGETS)
+    if budgets is None:
+        return {}
+    try:
+        rates = await budgets.rates(turn)
+    except StoreError:
+        return {}  # The call itself is refused then, and says why.
+    return anthropic_limits(rates, host.clock.now()) if anthropic else openai_limits(rates)
+
+
+def openai_limits(rates: Sequence[RateLeft]) -> dict[str, str]:
+    """Return ``x-ratelimit-*``."""
+    headers: dict[str, str] = {}
+    for rate in rates:
+        headers[f"x-ratelimit-limit-{rate.unit}"] = str(rate.limit)
+        headers[f"x-ratelimit-remaining-{rate.unit}"] = str(rate.left)
+        headers[f"x-ratelimit-reset-{rate.unit}"] = f"{rate.seconds:.0f}s"
+    return headers
+
+
+def anthropic_limits(rates: Sequence[RateLeft], now: datetime) -> dict[str, str]:
+    """Return ``anthropic-ratelimit-*``."""
+    headers: dict[str, str] = {}
+    for rate in rates:
+        reset = (now + timedelta(seconds=rate.seconds)).astimezone(UTC)
+        headers[f"anthropic-ratelimit-{rate.unit}-limit"] = str(rate.limit)
+        headers[f"anthropic-ratelimit-{rate.unit}-remaining"] = str(rate.left)
+        headers[f"anthropic-ratelimit-{rate.unit}-reset"] = f"{reset:%Y-%m-%dT%H:%M:%SZ}"
+    return headers

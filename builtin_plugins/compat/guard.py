@@ -38,9 +38,16 @@ from hookgate import (
     principal_of,
     upper_bound,
 )
-from hookgate.builtin_plugins.compat import drop, embeddings
+from hookgate.builtin_plugins.compat import embeddings
 from hookgate.builtin_plugins.compat.answers import ClientWire
-from hookgate.builtin_plugins.compat.delivery import RAN, AnswerDelivery
+from hookgate.builtin_plugins.compat.delivery import (
+    RAN,
+    AnswerDelivery,
+    forget_dropped,
+    limit_headers,
+    tell_dropped,
+    without_dropped,
+)
 from hookgate.builtin_plugins.compat.errors import (
     id_headers,
     is_anthropic,
@@ -58,7 +65,6 @@ from hookgate.builtin_plugins.compat.kept.rounds import (
     without_thoughts,
 )
 from hookgate.builtin_plugins.compat.kept.shelf import Shelf
-from hookgate.builtin_plugins.compat.limits import limit_headers
 from hookgate.builtin_plugins.compat.models import (
     Models,
     address_of,
@@ -73,17 +79,15 @@ from hookgate.builtin_plugins.compat.modes import (
     HEADER,
     Meant,
     agent_request,
+    asked_again,
+    check_again,
     check_choice,
     check_mode,
     meant,
-)
-from hookgate.builtin_plugins.compat.settings import DENIED, LOST, NOT_CARRIED, CompatSettings
-from hookgate.builtin_plugins.compat.structured import (
-    asked_again,
-    check_again,
     misfit,
     schema_of,
 )
+from hookgate.builtin_plugins.compat.settings import DENIED, LOST, NOT_CARRIED, CompatSettings
 from hookgate.builtin_plugins.compat.wires import chat_reader, messages_reader, responses_reader
 from hookgate.builtin_plugins.compat.wires.chat_writer import DONE, ChatWriter
 from hookgate.builtin_plugins.compat.wires.chat_writer import fold as fold_chat
@@ -344,7 +348,7 @@ class Guard:
         found = self._meant(principal, asked, wire, session, request.headers.get(HEADER, ""))
         other = any(self.models.wire(ref) != asked.wire for ref in found.refs)
         if other or found.mode == AGENT:
-            asked = drop.without(asked, wire, self.settings.drop)
+            asked = without_dropped(asked, wire, self.settings.drop)
         asking = Asking(
             request, wire, principal, asked, found, session, bool(named), keeper, restored
         )
@@ -614,8 +618,8 @@ class Guard:
             )
         as_it_came = turn.verbatim and self.models.wire(request.model) == asked.wire
         if asked.dropped and not as_it_came:
-            return drop.tell(self.host, turn, asked, request.model)
-        drop.forget(turn)
+            return tell_dropped(self.host, turn, asked, request.model)
+        forget_dropped(turn)
         return None
 
     def held(self, request: web.Request) -> float:

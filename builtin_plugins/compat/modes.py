@@ -6,8 +6,9 @@ its instructions, its tools, what it remembers; the client's system text stands 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from hookgate import (
     Host,
@@ -18,16 +19,19 @@ from hookgate import (
     Part,
     Principal,
     Text,
+    ToolDefinitionError,
     ToolResultPart,
+    Turn,
     TurnRequest,
+    WireError,
     join_taints,
 )
-from hookgate.builtin_plugins.compat.fields import Asked, bad
+from hookgate.builtin_plugins.compat.fields import Asked, bad, kind_of
 from hookgate.builtin_plugins.compat.models import Models, may_ask
-from hookgate.builtin_plugins.compat.settings import Mode
-from hookgate.builtin_plugins.compat.structured import check_schema
+from hookgate.builtin_plugins.compat.settings import MISFIT, Mode
 from hookgate.builtin_plugins.compat.wires import chat_reader, messages_reader, responses_reader
 from hookgate.clients import wire_error
+from hookgate.wire import StrictJSONError, compile_schema, loads
 
 MODES: tuple[Mode, ...] = ("guard", "assist", "agent")
 """From the narrowest to the widest: what the gateway adds to a request."""
@@ -304,3 +308,88 @@ def _said(messages: Sequence[Message]) -> tuple[str, tuple[Image, ...], tuple[Pa
     text = "\n\n".join(part.text for part in parts if isinstance(part, Text))
     images = tuple(part for part in parts if isinstance(part, Image))
     return text, images, tuple(part for part in parts if not isinstance(part, Text | Image))
+
+
+# -- answers in a form -------------------------------------------------------------
+
+
+AGAIN = (
+    "Your answer does not have the form that was asked for: {why}. Answer again, with the JSON "
+    "alone: no other text, and no fence around it."
+)
+MOST_PROBLEMS = 5
+FIELDS = {
+    chat_reader.WIRE: "response_format",
+    responses_reader.WIRE: "text.format",
+    messages_reader.WIRE: "output_config.format",
+}
+"""The field of each wire that has the form."""
+
+
+def schema_of(asked: Asked) -> Mapping[str, Any] | None:
+    """Return the schema that a request's answer is to fit; None where it is free."""
+    form = asked.parameters.response_format
+    if form == "json_object":
+        return {"type": "object"}
+    return None if form is None or isinstance(form, str) else {"type": "object", **form}
+
+
+def check_schema(asked: Asked) -> None:
+    """Refuse a schema by which nothing can be checked.
+
+    Raises:
+        WireError: It is none.
+    """
+    if (schema := schema_of(asked)) is None:
+        return
+    if schema["type"] != "object":
+        raise bad(FIELDS[asked.wire], f"found a schema of {schema['type']!r}, expected an object's")
+    try:
+        compile_schema(schema)
+    except ToolDefinitionError as error:
+        raise bad(FIELDS[asked.wire], str(error)) from None
+
+
+def misfit(schema: Mapping[str, Any], answer: str) -> str:
+    """Return what of an answer does not fit; "" where all of it does."""
+    try:
+        value = loads(answer)
+    except StrictJSONError as error:
+        return f"it is no JSON ({error})"
+    if not isinstance(value, dict):
+        return f"it is {kind_of(value)}, and no object"
+    return "; ".join(compile_schema(schema)(value)[:MOST_PROBLEMS])
+
+
+def asked_again(wanted: TurnRequest, turn: Turn, why: str) -> TurnRequest:
+    """Return what is asked where an answer does not fit.
+
+    Args:
+        wanted: What was asked.
+        turn: What came of it.
+        why: What does not fit.
+    """
+    history = wanted.client_history
+    if history is not None:
+        history = (*history, *turn.messages)
+    return replace(
+        wanted,
+        content=AGAIN.format(why=why),
+        images=(),
+        tool_results=(),
+        client_history=history,
+    )
+
+
+def check_again(schema: Mapping[str, Any], turn: Turn) -> None:
+    """Refuse an answer that does not fit either.
+
+    Raises:
+        WireError: It does not.
+    """
+    if turn.ending == "done" and (why := misfit(schema, turn.answer)):
+        raise WireError.named(
+            MISFIT,
+            f"the model has answered twice, and not in the form that was asked for: {why}",
+            action="ask again, or in a simpler form",
+        )
