@@ -8,7 +8,7 @@ from ipaddress import ip_address
 
 from hookgate import ConfigError, Egress, ModelInfo, PluginError, Provider, ProviderInfo, Secrets
 from hookgate.builtin_plugins.providers.anthropic import AnthropicWire
-from hookgate.builtin_plugins.providers.demo.provider import DemoProvider
+from hookgate.builtin_plugins.providers.demo import DemoProvider
 from hookgate.builtin_plugins.providers.openai import OpenAIWire
 from hookgate.builtin_plugins.providers.remote import RemoteProvider
 from hookgate.builtin_plugins.providers.responses import ResponsesWire

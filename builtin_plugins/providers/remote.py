@@ -33,8 +33,14 @@ from hookgate.builtin_plugins.providers.failures import (
 from hookgate.builtin_plugins.providers.frames import FRAMES, OpenAIChoices, joined
 from hookgate.builtin_plugins.providers.openai import OpenAIWire
 from hookgate.builtin_plugins.providers.settings import ProviderSettings
-from hookgate.builtin_plugins.providers.wire.protocol import Reader, Wire, cannot_carry, passes
-from hookgate.builtin_plugins.providers.wire.sse import SSEError, SSESplitter
+from hookgate.builtin_plugins.providers.wire.protocol import (
+    Reader,
+    SSEError,
+    SSESplitter,
+    Wire,
+    cannot_carry,
+    passes,
+)
 from hookgate.builtin_plugins.providers.wire.template import TagReader, read_tags
 from hookgate.kit.modules import httpx
 from hookgate.kit.tokens.bounds import upper_bound

@@ -18,7 +18,7 @@ from tests.builtin_plugins.providers.requests_made import (
 from tests.builtin_plugins.providers.transcripts import ANTHROPIC, sse
 
 from hookgate.builtin_plugins.providers.anthropic import AnthropicReader, AnthropicWire
-from hookgate.builtin_plugins.providers.wire.sse import SSESplitter
+from hookgate.builtin_plugins.providers.wire.protocol import SSESplitter
 from hookgate.core.domain.errors import ProviderError
 from hookgate.core.domain.messages import Opaque, ToolResultPart, ToolUse
 from hookgate.core.domain.models import (

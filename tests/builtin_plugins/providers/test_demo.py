@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from hookgate.builtin_plugins.providers.demo.provider import DemoProvider
+from hookgate.builtin_plugins.providers.demo import DemoProvider
 from hookgate.core.domain.errors import ProviderError
 from hookgate.core.domain.messages import Message, ToolResultPart, ToolUse
 from hookgate.core.domain.models import (

@@ -14,7 +14,7 @@ from tests.builtin_plugins.providers.transcripts import chunk
 
 from hookgate import ModelEvent, TextDelta
 from hookgate.builtin_plugins.providers.frames import FRAMES, joined
-from hookgate.builtin_plugins.providers.wire.sse import SSESplitter
+from hookgate.builtin_plugins.providers.wire.protocol import SSESplitter
 from hookgate.wire import TextFrames
 
 CHAT, MESSAGES = "openai-chat", "anthropic-messages"

@@ -17,7 +17,7 @@ from tests.builtin_plugins.providers.requests_made import (
 from tests.builtin_plugins.providers.transcripts import OPENAI, chunk, sse
 
 from hookgate.builtin_plugins.providers.openai import OpenAIReader, OpenAIWire
-from hookgate.builtin_plugins.providers.wire.sse import SSESplitter
+from hookgate.builtin_plugins.providers.wire.protocol import SSESplitter
 from hookgate.core.domain.errors import ProviderError
 from hookgate.core.domain.messages import Opaque, ToolResultPart, ToolUse
 from hookgate.core.domain.models import (

@@ -12,7 +12,7 @@ from tests.builtin_plugins.turns import make_host, make_turn
 
 from hookgate.builtin_plugins.egress.service import CheckedEgress
 from hookgate.builtin_plugins.providers.assembly import find_key
-from hookgate.builtin_plugins.providers.demo.provider import DemoProvider
+from hookgate.builtin_plugins.providers.demo import DemoProvider
 from hookgate.builtin_plugins.providers.openai import OpenAIWire
 from hookgate.builtin_plugins.providers.plugin import Plugin
 from hookgate.builtin_plugins.providers.remote import RemoteProvider

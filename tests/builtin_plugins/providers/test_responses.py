@@ -14,7 +14,7 @@ from tests.builtin_plugins.providers.transcripts import sse
 
 from hookgate.builtin_plugins.providers.responses import ResponsesReader, ResponsesWire
 from hookgate.builtin_plugins.providers.settings import ProviderSettings
-from hookgate.builtin_plugins.providers.wire.sse import SSESplitter
+from hookgate.builtin_plugins.providers.wire.protocol import SSESplitter
 from hookgate.core.domain.errors import ProviderError
 from hookgate.core.domain.messages import Opaque
 from hookgate.core.domain.models import (

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.builtin_plugins.providers.transcripts import ANTHROPIC, OPENAI, sse
 
-from hookgate.builtin_plugins.providers.wire.sse import MAX_EVENT, SSEError, SSESplitter
+from hookgate.builtin_plugins.providers.wire.protocol import MAX_EVENT, SSEError, SSESplitter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,7 +14,7 @@ from tests.builtin_plugins.providers.transcripts import chunk
 
 from hookgate.builtin_plugins.providers.anthropic import AnthropicReader
 from hookgate.builtin_plugins.providers.openai import OpenAIReader
-from hookgate.builtin_plugins.providers.wire.sse import SSESplitter
+from hookgate.builtin_plugins.providers.wire.protocol import SSESplitter
 from hookgate.builtin_plugins.providers.wire.template import TRIES, TextTemplate
 from hookgate.core.domain.errors import ProviderError
 from hookgate.core.domain.models import ModelEvent, StopEvent, TextDelta

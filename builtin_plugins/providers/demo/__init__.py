@@ -1,1 +1,0 @@
-"""The demo provider, and the fixed rules that it answers by."""
