@@ -26,14 +26,12 @@ from hookgate import (
     operations_of,
 )
 from hookgate.builtin_plugins.policy.bench.operations import Hits, PolicyOperations
-from hookgate.builtin_plugins.policy.desk.desk import Desk
-from hookgate.builtin_plugins.policy.desk.opening import opened
+from hookgate.builtin_plugins.policy.desk.desk import Desk, opened
 from hookgate.builtin_plugins.policy.desk.quarantine import Quarantine
 from hookgate.builtin_plugins.policy.judge.engine import Engine, RuleOutcome
 from hookgate.builtin_plugins.policy.judge.facts import Budgets, History, facts_of
 from hookgate.builtin_plugins.policy.judge.judging import Judge
 from hookgate.builtin_plugins.policy.operations import ApprovalOperations, QuarantineOperations
-from hookgate.builtin_plugins.policy.rules.digest import policy_version
 from hookgate.builtin_plugins.policy.rules.files import read_rules
 from hookgate.builtin_plugins.policy.rules.linting import (
     nobody_named,
@@ -41,6 +39,7 @@ from hookgate.builtin_plugins.policy.rules.linting import (
     unknown_budgets,
 )
 from hookgate.builtin_plugins.policy.rules.model import Rule
+from hookgate.builtin_plugins.policy.rules.profiles import policy_version
 from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.content.documents import DocumentReading

@@ -13,9 +13,9 @@ from hookgate.builtin_plugins.policy.bench.bench import Bench, BenchDecision
 from hookgate.builtin_plugins.policy.bench.cases import Case, run_case
 from hookgate.builtin_plugins.policy.judge.engine import State
 from hookgate.builtin_plugins.policy.judge.facts import Facts
-from hookgate.builtin_plugins.policy.rules.digest import said
 from hookgate.builtin_plugins.policy.rules.linting import sample_of
 from hookgate.builtin_plugins.policy.rules.model import Rule
+from hookgate.builtin_plugins.policy.rules.profiles import said
 from hookgate.builtin_plugins.policy.settings import PolicySettings
 
 ANY_TOOL = "any_tool"

@@ -26,10 +26,9 @@ from hookgate import (
 from hookgate.builtin_plugins.policy.bench.apart import Apart
 from hookgate.builtin_plugins.policy.judge.engine import Engine
 from hookgate.builtin_plugins.policy.judge.facts import Facts
-from hookgate.builtin_plugins.policy.rules.digest import said
 from hookgate.builtin_plugins.policy.rules.linting import KnownTool, arguments_in
 from hookgate.builtin_plugins.policy.rules.model import Rule
-from hookgate.builtin_plugins.policy.rules.profiles import PROFILES, cells
+from hookgate.builtin_plugins.policy.rules.profiles import PROFILES, cells, said
 from hookgate.builtin_plugins.policy.settings import PolicySettings, ProfileName, RuleEffect
 from hookgate.clients import call_operation
 from hookgate.kit.durations import moment

@@ -19,9 +19,8 @@ from hookgate.builtin_plugins.policy.bench.bench import Bench, BenchDecision, se
 from hookgate.builtin_plugins.policy.bench.comparing import Coverage
 from hookgate.builtin_plugins.policy.judge.engine import Engine
 from hookgate.builtin_plugins.policy.judge.facts import LONGEST, Facts, History
-from hookgate.builtin_plugins.policy.rules.conditions import Condition
 from hookgate.builtin_plugins.policy.rules.linting import arguments_of
-from hookgate.builtin_plugins.policy.rules.model import Rule
+from hookgate.builtin_plugins.policy.rules.model import Condition, Rule
 from hookgate.builtin_plugins.policy.settings import RuleEffect
 from hookgate.settings import MASK as SECRET
 

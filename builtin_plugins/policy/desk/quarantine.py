@@ -16,7 +16,7 @@ from hookgate.wire import canonical
 
 PinMode: TypeAlias = Literal["others", "all", "off"]
 
-PART = "policy tool pins"
+PINS = "policy tool pins"
 """What `status` calls pins that cannot be read or kept."""
 
 RETRY_SECONDS = 30.0
@@ -156,12 +156,12 @@ class Quarantine:
                 await self._compare()
             except Exception as error:  # noqa: BLE001 - store and audit may be anybody's
                 why = f"tools that others bring wait, since pins cannot be kept: {error}"
-                self._host.standing(PART).bad(why)
+                self._host.standing(PINS).bad(why)
                 return False
             finally:
                 self._settled = version
                 self._tell()
-            self._host.standing(PART).good()
+            self._host.standing(PINS).good()
             return True
 
     async def _compare(self) -> None:

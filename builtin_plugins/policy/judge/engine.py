@@ -13,9 +13,15 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from hookgate import Flags, ToolCall
 from hookgate.builtin_plugins.policy.judge.facts import EarlierCalls, Facts, History, same_scope
-from hookgate.builtin_plugins.policy.rules.conditions import Condition, ConditionError, Variables
-from hookgate.builtin_plugins.policy.rules.digest import said
-from hookgate.builtin_plugins.policy.rules.model import After, MoreThan, Rule
+from hookgate.builtin_plugins.policy.rules.model import (
+    After,
+    Condition,
+    ConditionError,
+    MoreThan,
+    Rule,
+    Variables,
+)
+from hookgate.builtin_plugins.policy.rules.profiles import said
 from hookgate.builtin_plugins.policy.settings import RuleEffect
 from hookgate.wire import canonical
 

@@ -14,14 +14,17 @@ from typing import Any
 from hookgate import Flags
 from hookgate.builtin_plugins.policy.judge.engine import STRICTNESS
 from hookgate.builtin_plugins.policy.judge.facts import KEPT, Facts
-from hookgate.builtin_plugins.policy.rules.conditions import TEXT, VARIABLES, Condition, Variables
 from hookgate.builtin_plugins.policy.rules.model import (
     PROVEN,
+    TEXT,
+    VARIABLES,
     After,
+    Condition,
     FlagSet,
     Match,
     MoreThan,
     Rule,
+    Variables,
     fits,
 )
 from hookgate.builtin_plugins.policy.settings import ApprovalSettings, PolicySettings

@@ -14,8 +14,8 @@ from tests.support.script import call, echo_tool, say
 from hookgate.builtin_plugins.policy.bench.bench import Bench
 from hookgate.builtin_plugins.policy.bench.cases import read_text_of_cases, run_case
 from hookgate.builtin_plugins.policy.judge.facts import Facts, History
-from hookgate.builtin_plugins.policy.rules.conditions import Condition, ConditionError
 from hookgate.builtin_plugins.policy.rules.linting import lint, unknown_budgets
+from hookgate.builtin_plugins.policy.rules.model import Condition, ConditionError
 from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.kit.testing.gateway import started
 from hookgate.kit.testing.model import ScriptedModel

@@ -14,7 +14,7 @@ from tests.support.script import until
 from hookgate.builtin_plugins.policy.desk import tables
 from hookgate.builtin_plugins.policy.desk.grants import GrantBook
 from hookgate.builtin_plugins.policy.desk.tables import METADATA, SCRIPTS, StandingGrant
-from hookgate.builtin_plugins.policy.rules.digest import policy_version
+from hookgate.builtin_plugins.policy.rules.profiles import policy_version
 from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.core.domain.errors import StoreUnavailableError, TurnError
 from hookgate.core.domain.messages import Provenance

@@ -10,7 +10,6 @@ from tests.builtin_plugins.policy.ruling import rules_of
 
 from hookgate.builtin_plugins.policy.judge.engine import STRICTNESS, Engine
 from hookgate.builtin_plugins.policy.judge.facts import KEPT, Facts, History
-from hookgate.builtin_plugins.policy.rules.conditions import Condition
 from hookgate.builtin_plugins.policy.rules.linting import (
     KnownTool,
     arguments_of,
@@ -20,6 +19,7 @@ from hookgate.builtin_plugins.policy.rules.linting import (
     lint_tools,
     sample_of,
 )
+from hookgate.builtin_plugins.policy.rules.model import Condition
 from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.core.domain.descriptors import FLAG_NAMES, Flags
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.policy.rules.conditions import Variables
 from hookgate.builtin_plugins.policy.rules.files import files_of, read_rules, read_text_of_rules
 from hookgate.builtin_plugins.policy.rules.linting import arguments_of
+from hookgate.builtin_plugins.policy.rules.model import Variables
 
 GOOD = """\
 version: 1
