@@ -26,7 +26,7 @@ from hookgate import (
     WebhookReply,
     plain_text,
 )
-from hookgate.builtin_plugins.channels.kinds.api import Api, read_json
+from hookgate.builtin_plugins.channels.kinds import Api, read_json
 from hookgate.builtin_plugins.channels.settings import ChannelSettings
 
 
