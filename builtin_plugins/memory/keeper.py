@@ -31,12 +31,14 @@ from hookgate.builtin_plugins.memory.domain import (
     Hit,
     Imported,
     Note,
+    Scope,
     Utterance,
+    own_scopes,
+    scopes_of,
 )
 from hookgate.builtin_plugins.memory.recall.episodes import Episodes
 from hookgate.builtin_plugins.memory.recall.lines import CUT, fused
 from hookgate.builtin_plugins.memory.recall.turns import forget_pieces, touch_cursor
-from hookgate.builtin_plugins.memory.scopes import Scope, own_scopes, scopes_of
 from hookgate.builtin_plugins.memory.settings import MemorySettings
 from hookgate.builtin_plugins.memory.tables import FACTS, SOURCES
 from hookgate.builtin_plugins.memory.tables import TURNS as TURNS_TABLE
@@ -44,14 +46,13 @@ from hookgate.kit.modules import on_demand
 from hookgate.kit.records.statements import Prepared
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.memory.facts import exchange, learner, removal, rows, search
+    from hookgate.builtin_plugins.memory.facts import exchange, learner, rows, search
     from hookgate.builtin_plugins.memory.facts.clauses import Assertion
 else:
     # What facts are is first asked on a thread of the store's, and a start does without it.
     _FACTS = "hookgate.builtin_plugins.memory.facts"
-    exchange, learner, removal, rows, search = (
-        on_demand(f"{_FACTS}.{name}")
-        for name in ("exchange", "learner", "removal", "rows", "search")
+    exchange, learner, rows, search = (
+        on_demand(f"{_FACTS}.{name}") for name in ("exchange", "learner", "rows", "search")
     )
 
 T = TypeVar("T")
@@ -386,7 +387,7 @@ class Keeper:
         def delete(connection: Connection) -> Forgotten:
             touch_cursor(connection)  # first, as whoever learns does
             if everything:
-                facts = removal.forget_all(connection, scopes)
+                facts = rows.forget_all(connection, scopes)
                 return Forgotten(facts=facts, pieces=forget_pieces(connection, scopes=scopes))
             messages = [one.partition("#")[0] for one in ids]
             pieces = forget_pieces(connection, scopes=scopes, messages=messages)
@@ -395,8 +396,8 @@ class Keeper:
             pieces += forget_pieces(connection, scopes=scopes, turns=heard)
             for session in sessions:
                 pieces += forget_pieces(connection, scopes=scopes, session=session)
-            facts = removal.forget_facts(connection, scopes, ids)
-            facts += removal.forget_said(
+            facts = rows.forget_facts(connection, scopes, ids)
+            facts += rows.forget_said(
                 connection, scopes, said=messages, turns=turns, sessions=sessions
             )
             return Forgotten(facts=facts, pieces=pieces)
@@ -426,9 +427,9 @@ class Keeper:
         forget_pieces(connection, scopes=None, session=key, turns=some)
         scopes = [*own_scopes(session), *_shared(connection)]
         if some is None:
-            removal.forget_said(connection, scopes, sessions=[key])
+            rows.forget_said(connection, scopes, sessions=[key])
         else:
-            removal.forget_said(connection, scopes, turns=some)
+            rows.forget_said(connection, scopes, turns=some)
 
 
 class _OnlyLookedError(Exception):

@@ -24,7 +24,16 @@ from hookgate import (
     operation,
 )
 from hookgate.builtin_plugins.memory import models
-from hookgate.builtin_plugins.memory.domain import Aside, Forgotten, FullError, Hit, Imported
+from hookgate.builtin_plugins.memory.domain import (
+    Aside,
+    Forgotten,
+    FullError,
+    Hit,
+    Imported,
+    check_scope,
+    own_scopes,
+    scopes_of,
+)
 from hookgate.builtin_plugins.memory.recall.lines import (
     CUT,
     MOST_LINES,
@@ -33,7 +42,6 @@ from hookgate.builtin_plugins.memory.recall.lines import (
     orders_of,
     pack,
 )
-from hookgate.builtin_plugins.memory.scopes import check_scope, own_scopes, scopes_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

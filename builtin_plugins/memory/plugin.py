@@ -29,7 +29,7 @@ from hookgate import (
     TurnError,
     operations_of,
 )
-from hookgate.builtin_plugins.memory.domain import Aside
+from hookgate.builtin_plugins.memory.domain import Aside, scopes_of
 from hookgate.builtin_plugins.memory.operations import MemoryOperations
 from hookgate.builtin_plugins.memory.recall.lines import (
     MOST_LINES,
@@ -44,7 +44,6 @@ from hookgate.builtin_plugins.memory.recall.lines import (
     pack,
     seen,
 )
-from hookgate.builtin_plugins.memory.scopes import scopes_of
 from hookgate.builtin_plugins.memory.settings import MemorySettings
 from hookgate.builtin_plugins.memory.tools import MemoryTools
 from hookgate.hookspecs import hookimpl

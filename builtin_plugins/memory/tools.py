@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from hookgate import Flags, Host, Tool, ToolResult, Turn, join_taints, new_id
-from hookgate.builtin_plugins.memory.domain import FullError, Note
+from hookgate.builtin_plugins.memory.domain import FullError, Note, scopes_of
 from hookgate.builtin_plugins.memory.recall.lines import RecalledLine, line_of
-from hookgate.builtin_plugins.memory.scopes import scopes_of
 from hookgate.kit.tooling import tool
 
 if TYPE_CHECKING:

@@ -14,11 +14,10 @@ import sqlalchemy as sa
 from tests.support.script import Allow, blocks, settled
 
 from hookgate.builtin_plugins.memory import tables
-from hookgate.builtin_plugins.memory.domain import Aside, Utterance
+from hookgate.builtin_plugins.memory.domain import Aside, Utterance, scope_of
 from hookgate.builtin_plugins.memory.facts.learner import learn
 from hookgate.builtin_plugins.memory.keeper import Keeper
 from hookgate.builtin_plugins.memory.model_extractor import CAUSE
-from hookgate.builtin_plugins.memory.scopes import scope_of
 from hookgate.core.domain.descriptors import Card, Flags, Rejected
 from hookgate.core.domain.errors import StoreUnavailableError, TurnError
 from hookgate.core.domain.messages import Provenance

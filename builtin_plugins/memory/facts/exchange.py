@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, or_, select
 
 from hookgate import CLEAN, Taint
-from hookgate.builtin_plugins.memory.domain import Imported
+from hookgate.builtin_plugins.memory.domain import Imported, check_scope
 from hookgate.builtin_plugins.memory.facts.grammar import key_of, vocabulary
 from hookgate.builtin_plugins.memory.facts.rows import (
     ENDED,
@@ -29,7 +29,6 @@ from hookgate.builtin_plugins.memory.facts.rows import (
 )
 from hookgate.builtin_plugins.memory.recall.turns import time_of
 from hookgate.builtin_plugins.memory.recall.words import fold
-from hookgate.builtin_plugins.memory.scopes import check_scope
 from hookgate.builtin_plugins.memory.tables import FACTS, SOURCES, TURNS
 from hookgate.wire import well_formed
 

@@ -13,6 +13,7 @@ from hookgate.builtin_plugins.memory.facts.clauses import (
     Statement,
     clauses_of,
     introductions,
+    order_in,
     read_statement,
     sentences_of,
 )
@@ -26,7 +27,6 @@ from hookgate.builtin_plugins.memory.facts.grammar import (
     patterns,
     vocabulary,
 )
-from hookgate.builtin_plugins.memory.facts.orders import order_in
 from hookgate.builtin_plugins.memory.facts.times import When, find_time, is_date
 
 MAX_CLAIMS = 24

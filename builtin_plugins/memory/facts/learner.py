@@ -11,10 +11,9 @@ from sqlalchemy import ColumnElement, Connection
 
 from hookgate import new_id
 from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER, Utterance
-from hookgate.builtin_plugins.memory.facts.clauses import Assertion, Ref
+from hookgate.builtin_plugins.memory.facts.clauses import ORDER, Assertion, Ref
 from hookgate.builtin_plugins.memory.facts.extractor import extract
 from hookgate.builtin_plugins.memory.facts.grammar import key_of, vocabulary
-from hookgate.builtin_plugins.memory.facts.orders import ORDER
 from hookgate.builtin_plugins.memory.facts.rows import (
     MOST_TRUST,
     Row,

@@ -18,9 +18,9 @@ from typing import Literal
 from sqlalchemy import ColumnElement, Connection, Text, bindparam, or_, select
 
 from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER, Hit
+from hookgate.builtin_plugins.memory.facts.clauses import STANDING
 from hookgate.builtin_plugins.memory.facts.grammar import key_of, vocabulary
 from hookgate.builtin_plugins.memory.facts.learner import kind_of_value
-from hookgate.builtin_plugins.memory.facts.orders import STANDING
 from hookgate.builtin_plugins.memory.facts.rows import Row, current, held_at, hit_of, iso, of_scope
 from hookgate.builtin_plugins.memory.recall.words import terms_of
 from hookgate.builtin_plugins.memory.tables import FACTS, WORDS

@@ -21,9 +21,8 @@ from typing import Any, NamedTuple, TypeAlias
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, or_, select, update
 
 from hookgate import CLEAN
-from hookgate.builtin_plugins.memory.domain import Utterance
+from hookgate.builtin_plugins.memory.domain import Utterance, check_scope
 from hookgate.builtin_plugins.memory.recall.words import numbers_of, signs_of, terms_of
-from hookgate.builtin_plugins.memory.scopes import check_scope
 from hookgate.builtin_plugins.memory.tables import CURSORS, SCOPES, TURNS
 from hookgate.kit.records.statements import Prepared, PreparedIn
 from hookgate.wire import well_formed

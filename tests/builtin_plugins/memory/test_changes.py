@@ -17,9 +17,8 @@ from tests.builtin_plugins.turns import TurnedClock, make_host
 
 from hookgate import CLOCK, Fence, Message, Provenance, SessionKey, Text
 from hookgate.builtin_plugins.memory import tables
-from hookgate.builtin_plugins.memory.domain import Note
+from hookgate.builtin_plugins.memory.domain import Note, scopes_of
 from hookgate.builtin_plugins.memory.keeper import BUSY_SECONDS, Keeper
-from hookgate.builtin_plugins.memory.scopes import scopes_of
 from hookgate.builtin_plugins.memory.settings import MemorySettings
 from hookgate.builtin_plugins.storage import tables as storage
 from hookgate.builtin_plugins.storage.conversations import SqlConversations

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tests.builtin_plugins.memory.facts.telling import NOON, facts, opened
 
 from hookgate import SessionKey, new_id
-from hookgate.builtin_plugins.memory.domain import FullError, Note
-from hookgate.builtin_plugins.memory.scopes import scope_of, scopes_of
+from hookgate.builtin_plugins.memory.domain import FullError, Note, scope_of, scopes_of
 from hookgate.builtin_plugins.memory.settings import MemorySettings
 
 if TYPE_CHECKING:

@@ -16,8 +16,13 @@ from sqlalchemy.pool import StaticPool
 from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER, Hit, Imported, Note, Utterance
 from hookgate.builtin_plugins.memory.facts.exchange import export_page, import_rows
 from hookgate.builtin_plugins.memory.facts.learner import learn
-from hookgate.builtin_plugins.memory.facts.removal import forget_all, forget_facts, forget_said
-from hookgate.builtin_plugins.memory.facts.rows import Row, add_note
+from hookgate.builtin_plugins.memory.facts.rows import (
+    Row,
+    add_note,
+    forget_all,
+    forget_facts,
+    forget_said,
+)
 from hookgate.builtin_plugins.memory.facts.search import search
 from hookgate.builtin_plugins.memory.tables import FACTS, METADATA
 
