@@ -29,10 +29,8 @@ from benchmarks.turn.store import CREATE, PAYLOAD, rate
 from benchmarks.turn.store import LEDGER as ANSWERS
 from hookgate.builtin_plugins.metering.calls import LedgerRow, UsageQuery
 from hookgate.builtin_plugins.metering.gate import Gate
-from hookgate.builtin_plugins.metering.ledger import Ledger
-from hookgate.builtin_plugins.metering.reports import Reports, Rollup
-from hookgate.builtin_plugins.metering.tables import SCRIPTS
-from hookgate.builtin_plugins.metering.tables.budgets import METADATA
+from hookgate.builtin_plugins.metering.ledger import Ledger, Reports, Rollup
+from hookgate.builtin_plugins.metering.tables import METADATA, SCRIPTS
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.core.domain.messages import new_id

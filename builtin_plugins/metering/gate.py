@@ -22,8 +22,16 @@ from hookgate import (
     Usage,
 )
 from hookgate.builtin_plugins.metering.budgets.windows import MOST, CallRecord, Hold, Short, Want
-from hookgate.builtin_plugins.metering.calls import LOST, LedgerRow, billed, charged
-from hookgate.builtin_plugins.metering.instruments import BUDGET, CALL, REFUSED, call_fields
+from hookgate.builtin_plugins.metering.calls import (
+    BUDGET,
+    CALL,
+    LOST,
+    REFUSED,
+    LedgerRow,
+    billed,
+    call_fields,
+    charged,
+)
 from hookgate.builtin_plugins.metering.limits import (
     OWN,
     LimitRule,
@@ -34,8 +42,7 @@ from hookgate.builtin_plugins.metering.limits import (
     subjects,
     until,
 )
-from hookgate.builtin_plugins.metering.prices.book import Prices
-from hookgate.builtin_plugins.metering.prices.tariff import Tariff
+from hookgate.builtin_plugins.metering.prices import Prices, Tariff
 from hookgate.builtin_plugins.metering.settings import Unit
 from hookgate.builtin_plugins.metering.sizing import Sizing
 

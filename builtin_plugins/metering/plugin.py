@@ -27,15 +27,14 @@ from hookgate import (
     operations_of,
 )
 from hookgate.builtin_plugins.metering.budgets.engine import Budgets
-from hookgate.builtin_plugins.metering.calls import LedgerRow
+from hookgate.builtin_plugins.metering.calls import CALL, INSTRUMENTS, LedgerRow, call_fields
 from hookgate.builtin_plugins.metering.gate import Gate
-from hookgate.builtin_plugins.metering.instruments import CALL, INSTRUMENTS, call_fields
 from hookgate.builtin_plugins.metering.ledger import Ledger
 from hookgate.builtin_plugins.metering.limits import Ruling, SessionGuard
 from hookgate.builtin_plugins.metering.operations.budgets import BudgetOperations
+from hookgate.builtin_plugins.metering.operations.prices import PriceOperations
 from hookgate.builtin_plugins.metering.operations.usage import CallOperations, UsageOperations
-from hookgate.builtin_plugins.metering.prices.book import Prices
-from hookgate.builtin_plugins.metering.prices.operations import PriceOperations
+from hookgate.builtin_plugins.metering.prices import Prices
 from hookgate.builtin_plugins.metering.settings import MeteringSettings
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tables import tables_of
@@ -85,8 +84,7 @@ class Plugin:
         _, store = await tables_of(provided, "metering", f"{PACKAGE}.tables")
         # They bring SQLAlchemy with them, as the tables do: it is not loaded on the event loop.
         from hookgate.builtin_plugins.metering.budgets.engine import Budgets
-        from hookgate.builtin_plugins.metering.ledger import Ledger
-        from hookgate.builtin_plugins.metering.reports import Reports, Rollup
+        from hookgate.builtin_plugins.metering.ledger import Ledger, Reports, Rollup
 
         if provided is None:
             host.standing(PART).bad(

@@ -21,7 +21,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from hookgate.builtin_plugins.metering import reports
+from hookgate.builtin_plugins.metering import ledger
 from hookgate.builtin_plugins.metering.budgets import engine
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.events import Event
@@ -131,7 +131,7 @@ async def spend(gate: Gateway, spending: Spending, peer: int, numbers: Iterator[
 
 async def main(home: Path, port: int) -> None:
     # What happens every few seconds happens all the time, so that kills fall into it.
-    reports.EVERY = engine.FLUSH = engine.SCAN = 0.05
+    ledger.EVERY = engine.FLUSH = engine.SCAN = 0.05
     spending = Spending(port)
     async with Gateway(settings(home), plugins=[spending]) as gate:
         numbers = count()

@@ -26,8 +26,7 @@ import pytest
 from sqlalchemy import Table, select
 from tests.integration.spender import AMPLE, PEERS, TIGHT, Spending, settings
 
-from hookgate.builtin_plugins.metering.tables.budgets import GATEWAYS, LEASES, OPEN, WINDOWS
-from hookgate.builtin_plugins.metering.tables.ledger import CALLS
+from hookgate.builtin_plugins.metering.tables import CALLS, GATEWAYS, LEASES, OPEN, WINDOWS
 from hookgate.core.domain.turn import Principal
 from hookgate.core.gateway.operations import Invocation
 from hookgate.gateway import Gateway

@@ -30,7 +30,7 @@ from hookgate.builtin_plugins.metering.budgets.windows import (
     Want,
     Window,
 )
-from hookgate.builtin_plugins.metering.tables.budgets import OPEN
+from hookgate.builtin_plugins.metering.tables import OPEN
 from hookgate.tasks import finish, stop
 
 TURN = "/turn:"

@@ -20,8 +20,14 @@ from typing import Any, Literal, NamedTuple
 from sqlalchemy import Connection, bindparam, delete, exists, insert, or_, select, update
 
 from hookgate.builtin_plugins.metering.budgets.windows import MOST, CounterStanding
-from hookgate.builtin_plugins.metering.tables.budgets import GATEWAYS, LEASES, OPEN, WINDOWS
-from hookgate.builtin_plugins.metering.tables.ledger import CALLS, written
+from hookgate.builtin_plugins.metering.tables import (
+    CALLS,
+    GATEWAYS,
+    LEASES,
+    OPEN,
+    WINDOWS,
+    written,
+)
 from hookgate.kit.records.statements import Prepared, PreparedIn, insert_new, upsert
 
 FORGOTTEN = 500

@@ -14,9 +14,9 @@ from pydantic import Field, create_model, field_validator
 
 from hookgate import POSITIONAL, Invocation, OperationModel, operation
 from hookgate.builtin_plugins.metering.calls import COUNTS, DIMENSIONS, LedgerRow, UsageQuery, sound
+from hookgate.builtin_plugins.metering.ledger import Reports, Totals
 from hookgate.builtin_plugins.metering.limits import dollars
-from hookgate.builtin_plugins.metering.reports import Reports, Totals
-from hookgate.builtin_plugins.metering.tables.ledger import calls_of
+from hookgate.builtin_plugins.metering.tables import calls_of
 
 MOST_GROUPS = 10_000
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}(-[0-9]{2})?")

@@ -132,7 +132,7 @@ class UnsteadyStore:
 
 async def rows_of(store: SqlStore | MemoryStore) -> list[dict[str, Any]]:
     """Return all rows of the ledger, by writer and number."""
-    calls = tables.ledger.CALLS
+    calls = tables.CALLS
     query = sa.select(calls).order_by(calls.c.writer, calls.c.seq)
     return await store.read(
         lambda connection: [dict(r) for r in connection.execute(query).mappings()]

@@ -14,7 +14,7 @@ from sqlalchemy import select
 from tests.builtin_plugins.policy.conftest import near
 from tests.support.script import until
 
-from hookgate.builtin_plugins.metering.tables.ledger import CALLS
+from hookgate.builtin_plugins.metering.tables import CALLS
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.models import ModelRef, ModelRequest

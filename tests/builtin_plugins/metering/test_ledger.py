@@ -202,7 +202,7 @@ async def test_a_store_that_stays_away_is_said_at_the_end() -> None:
 async def test_without_a_store_the_last_calls_are_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hookgate.builtin_plugins.metering.tables.ledger.MOST_IN_MEMORY", 3)
+    monkeypatch.setattr("hookgate.builtin_plugins.metering.tables.MOST_IN_MEMORY", 3)
     ledger = Ledger(in_memory())
     for number in range(5):
         ledger.hand_over(made_call(id=str(number)))
@@ -217,9 +217,9 @@ async def test_without_a_store_the_last_calls_are_remembered(
 async def test_without_a_store_the_windows_are_kept_that_were_used_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    here = "hookgate.builtin_plugins.metering.tables.ledger.MOST_WINDOWS_IN_MEMORY"
+    here = "hookgate.builtin_plugins.metering.tables.MOST_WINDOWS_IN_MEMORY"
     monkeypatch.setattr(here, 2)
-    ledger, windows = Ledger(in_memory()), tables.budgets.WINDOWS
+    ledger, windows = Ledger(in_memory()), tables.WINDOWS
     made = {"lasting": True, "settled": 1, "lost": 0, "asked": 0}
     rows = [
         {**made, "key": f"{number}", "touched": number, "leased": number == 0}

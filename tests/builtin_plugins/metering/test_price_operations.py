@@ -9,8 +9,8 @@ from tests.builtin_plugins.metering.test_prices import WORST, price
 from tests.support.wire import Served, serving
 
 from hookgate import hookimpl, operations_of
-from hookgate.builtin_plugins.metering.prices.book import Prices
-from hookgate.builtin_plugins.metering.prices.operations import PriceOperations
+from hookgate.builtin_plugins.metering.operations.prices import PriceOperations
+from hookgate.builtin_plugins.metering.prices import Prices
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

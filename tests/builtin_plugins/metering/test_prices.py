@@ -18,8 +18,7 @@ from pydantic import ValidationError
 from tests.kit.test_usage import READINGS
 
 from hookgate import ModelRef, Usage
-from hookgate.builtin_plugins.metering.prices.book import Library, Prices
-from hookgate.builtin_plugins.metering.prices.tariff import PICO, Rate, Tariff
+from hookgate.builtin_plugins.metering.prices import PICO, Library, Prices, Rate, Tariff
 from hookgate.builtin_plugins.metering.settings import Price
 from hookgate.kit.usage import (
     StreamedUsage,

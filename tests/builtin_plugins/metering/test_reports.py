@@ -20,9 +20,8 @@ from tests.support.examples import sampled
 
 from hookgate.builtin_plugins.metering import tables
 from hookgate.builtin_plugins.metering.calls import DIMENSIONS, UsageQuery
-from hookgate.builtin_plugins.metering.ledger import Ledger
+from hookgate.builtin_plugins.metering.ledger import Ledger, Report, Reports, Rollup, Totals
 from hookgate.builtin_plugins.metering.limits import dollars
-from hookgate.builtin_plugins.metering.reports import Report, Reports, Rollup, Totals
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.core.domain.turn import Claim, Principal
@@ -280,15 +279,15 @@ async def test_what_is_added_is_added_once_however_often_it_is_tried(store: SqlS
     for call in calls:
         ledger.hand_over(call)
     await ledger.close()
-    (chunk,) = await store.read(tables.sums.next_chunk(1000))
+    (chunk,) = await store.read(tables.next_chunk(1000))
 
     def killed(connection: sa.Connection) -> None:
-        assert tables.sums.added(chunk)(connection)
+        assert tables.added_up(chunk)(connection)
         raise RuntimeError("killed")
 
     with pytest.raises(RuntimeError):
         await store.write(killed)
-    assert [await store.write(tables.sums.added(chunk)) for _ in range(3)] == [True, False, False]
+    assert [await store.write(tables.added_up(chunk)) for _ in range(3)] == [True, False, False]
     assert await Rollup(store).roll() == 0
     assert (await usage(Reports(ledger))).whole == expected(calls, ())[()]
 
@@ -299,7 +298,7 @@ async def test_a_row_that_is_still_to_come_is_not_passed_over(store: SqlStore) -
     ledger.hand_over(first)
     await ledger.flush()
     rows = [{**made_call().to_row(), "writer": ledger.writer, "seq": seq} for seq in (2, 3, 4)]
-    calls = tables.ledger.CALLS
+    calls = tables.CALLS
     await store.insert(calls, [rows[0], rows[2]])  # the third is being tried again
     rollup, reports = Rollup(store), Reports(ledger)
     assert await rollup.roll() == 2

@@ -13,14 +13,13 @@ from tests.builtin_plugins.metering.support import in_memory, made_call
 from tests.builtin_plugins.turns import make_host
 
 from hookgate.builtin_plugins.metering import views
-from hookgate.builtin_plugins.metering.instruments import CALL, INSTRUMENTS, REFUSED, call_fields
-from hookgate.builtin_plugins.metering.ledger import Ledger
+from hookgate.builtin_plugins.metering.calls import CALL, INSTRUMENTS, REFUSED, call_fields
+from hookgate.builtin_plugins.metering.ledger import Ledger, Reports
 from hookgate.builtin_plugins.metering.operations.usage import (
     CallOperations,
     UsageOperations,
     UsageParams,
 )
-from hookgate.builtin_plugins.metering.reports import Reports
 from hookgate.builtin_plugins.telemetry.records import Instruments
 from hookgate.core.domain.events import MetricRecord
 from hookgate.core.domain.turn import Claim, Principal

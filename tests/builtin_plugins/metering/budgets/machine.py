@@ -26,8 +26,7 @@ from hookgate.builtin_plugins.metering.budgets.windows import (
     Short,
     Want,
 )
-from hookgate.builtin_plugins.metering.tables.budgets import LEASES, OPEN
-from hookgate.builtin_plugins.metering.tables.ledger import CALLS, written
+from hookgate.builtin_plugins.metering.tables import CALLS, LEASES, OPEN, written
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.storage.store import SqlStore

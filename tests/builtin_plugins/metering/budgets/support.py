@@ -14,8 +14,7 @@ from tests.builtin_plugins.turns import TurnedClock
 from hookgate.builtin_plugins.metering import tables
 from hookgate.builtin_plugins.metering.budgets.engine import Budgets
 from hookgate.builtin_plugins.metering.budgets.windows import CallRecord, Hold, Short, Want
-from hookgate.builtin_plugins.metering.tables.budgets import GATEWAYS, LEASES, OPEN, WINDOWS
-from hookgate.builtin_plugins.metering.tables.ledger import CALLS
+from hookgate.builtin_plugins.metering.tables import CALLS, GATEWAYS, LEASES, OPEN, WINDOWS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

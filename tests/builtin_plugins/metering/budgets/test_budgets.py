@@ -34,8 +34,7 @@ from hookgate.builtin_plugins.metering import tables
 from hookgate.builtin_plugins.metering.budgets import rows
 from hookgate.builtin_plugins.metering.budgets.engine import Budgets
 from hookgate.builtin_plugins.metering.budgets.windows import CounterStanding, Hold, Short, Want
-from hookgate.builtin_plugins.metering.tables.budgets import GATEWAYS, LEASES, WINDOWS
-from hookgate.builtin_plugins.metering.tables.ledger import CALLS
+from hookgate.builtin_plugins.metering.tables import CALLS, GATEWAYS, LEASES, WINDOWS
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.core.domain.errors import StoreUnavailableError
 

@@ -36,7 +36,7 @@ from tests.support.postgres import Server
 from hookgate.builtin_plugins.metering.budgets import rows
 from hookgate.builtin_plugins.metering.budgets.engine import Budgets
 from hookgate.builtin_plugins.metering.budgets.windows import Hold
-from hookgate.builtin_plugins.metering.tables.budgets import WINDOWS
+from hookgate.builtin_plugins.metering.tables import WINDOWS
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore

@@ -1,30 +1,252 @@
-"""The sums of the ledger by day: how rows come into them, and how they are read.
-
-A row counts once: it is in the sums, or behind its writer's mark. The mark of a writer moves in
-the transaction that adds the rows up to it, and only if nobody else has moved it; and only over
-rows of which none is missing. Whoever reads takes the sums and what lies behind the marks, of one
-moment.
-"""
+"""The tables of the plugin ``metering``: the ledger with its sums by day, and budgets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, get_type_hints
 
 import sqlalchemy as sa
 
-from hookgate.builtin_plugins.metering.calls import COUNTS, PICO, TALLIES, WORDS, UsageQuery
-from hookgate.builtin_plugins.metering.tables.ledger import (
-    CALLS,
-    DAYS,
-    MARKS,
-    MONEY,
-    SESSION_DAYS,
+from hookgate.builtin_plugins.metering.calls import (
+    COUNTS,
+    PICO,
+    TALLIES,
+    WORDS,
+    LedgerRow,
+    UsageQuery,
 )
-from hookgate.kit.records.statements import Prepared
+from hookgate.kit.records.statements import Prepared, Trim, insert_new
 from hookgate.wire import canonical
+
+METADATA = sa.MetaData(info={"complete": True})
+"""Of all tables of metering."""
+SCRIPTS = Path(__file__).parent / "migrations"
+
+WINDOWS = sa.Table(
+    "metering_window",
+    METADATA,
+    # NAME/SUBJECT/WINDOW, such as daily/agent:main/day:2026-11-22.
+    sa.Column("key", sa.Text, primary_key=True),
+    # False where an amount counts only while a call runs.
+    sa.Column("lasting", sa.Boolean, nullable=False),
+    # What calls have used.
+    sa.Column("settled", sa.BigInteger, nullable=False),
+    # The sum of this window's rows of `metering_lease`.
+    sa.Column("leased", sa.BigInteger, nullable=False),
+    # What calls could have used that a crash has cut off.
+    sa.Column("lost", sa.BigInteger, nullable=False),
+    # How often gateways were asked to give back what they do not hold.
+    sa.Column("asked", sa.BigInteger, nullable=False),
+    # When it was last written: seconds since 1970, by the clock of who wrote.
+    sa.Column("touched", sa.BigInteger, nullable=False),
+    sa.Index("metering_window_by_touched", "touched"),
+)
+
+LEASES = sa.Table(
+    "metering_lease",
+    METADATA,
+    sa.Column("gateway", sa.Text, primary_key=True),
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("amount", sa.BigInteger, nullable=False),
+    # Up to which `metering_window.asked` this gateway has given back what it does not hold.
+    sa.Column("answered", sa.BigInteger, nullable=False),
+    sa.Index("metering_lease_by_key", "key"),
+)
+
+GATEWAYS = sa.Table(
+    "metering_gateway",
+    METADATA,
+    # One run of a gateway.
+    sa.Column("gateway", sa.Text, primary_key=True),
+    # Another number with each write of that gateway.
+    sa.Column("beat", sa.BigInteger, nullable=False),
+    # Whether each of its calls has a row of `metering_open`. One that keeps none is charged all
+    # that it had leased: nobody can know what its calls have used.
+    sa.Column("opens", sa.Boolean, nullable=False, server_default=sa.false()),
+)
+
+OPEN = sa.Table(
+    "metering_open",
+    METADATA,
+    # A call that may have been sent, and is not settled in `metering_window`.
+    sa.Column("call", sa.Text, primary_key=True),
+    sa.Column("gateway", sa.Text, nullable=False),
+    # What it holds of each window that lasts, by key, in JSON.
+    sa.Column("held", sa.Text, nullable=False),
+    # Its row of the ledger, in JSON, should it never come to one of its own.
+    sa.Column("row", sa.Text, nullable=False),
+    sa.Index("metering_open_by_gateway", "gateway"),
+)
+
+
+# -- the ledger --------------------------------------------------------------------
+
+MONEY = ("cost_dollars", "cost_rest", "saved_dollars", "saved_rest")
+"""Sums of money, whole dollars and units of 1e-12 dollars apart: together they could be more
+than 64 bits hold."""
+
+MOST_IN_MEMORY = 10_000
+"""So many of the last calls are kept where no plugin provides a store."""
+MOST_WINDOWS_IN_MEMORY = 100_000
+"""So many windows of budgets are kept then, those that were used last."""
+
+_TYPES: Mapping[Any, Any] = {
+    str: sa.Text,
+    int: sa.BigInteger,
+    bool: sa.Boolean,
+    int | None: sa.BigInteger,
+}
+_SMALL = ("attempt", "iteration")
+
+
+def _of_call() -> Iterator[sa.Column[Any]]:
+    """Yield a column for each field of a call, and for each of its usage."""
+    kinds = get_type_hints(LedgerRow)
+    del kinds["usage"]
+    for name, kind in {**kinds, "reported": bool, **dict.fromkeys(COUNTS, int)}.items():
+        yield sa.Column(
+            name,
+            sa.Integer if name in _SMALL else _TYPES[kind],
+            primary_key=name == "id",
+            nullable=kind == int | None,
+            server_default=LedgerRow._field_defaults.get(name),
+        )
+
+
+CALLS = sa.Table(
+    "metering_call",
+    METADATA,
+    *_of_call(),
+    # One writer for each start of a gateway; `seq` counts from 1 within it. A row keeps its number
+    # however often it is tried, so a number that is missing is still to come, or never will.
+    sa.Column("writer", sa.Text, nullable=False),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.Index("metering_call_by_place", "writer", "seq", unique=True),
+    sa.Index("metering_call_by_session", "session", "at"),
+)
+
+MARKS = sa.Table(
+    "metering_mark",
+    METADATA,
+    sa.Column("writer", sa.Text, primary_key=True),
+    # All rows of the writer up to this one are in the sums.
+    sa.Column("seq", sa.BigInteger, nullable=False),
+)
+
+
+def _sums(name: str, *words: str) -> sa.Table:
+    return sa.Table(
+        name,
+        METADATA,
+        # A digest of the words: they are too long for the key of an index together.
+        sa.Column("id", sa.Text, primary_key=True),
+        *(sa.Column(word, sa.Text, nullable=False) for word in (*words, "provider", "model")),
+        *(sa.Column(sum_, sa.BigInteger, nullable=False) for sum_ in (*COUNTS, *TALLIES, *MONEY)),
+        sa.Index(f"{name}_by_day", "day"),
+    )
+
+
+DAYS = _sums("metering_day", "day", *WORDS)
+"""Sums by day. Sessions are left out of them: there are many."""
+
+SESSION_DAYS = _sums("metering_session_day", "day", "session", *WORDS)
+sa.Index("metering_session_day_by_session", SESSION_DAYS.c.session, SESSION_DAYS.c.day)
+
+
+def written(writer: str, rows: Sequence[Mapping[str, Any]]) -> Callable[[sa.Connection], set[str]]:
+    """Return a function that writes those of `rows` that are not there yet, and the writer's mark.
+
+    It returns the ids of those that are there from another writer: calls that were swept.
+
+    A row that was tried before may have been committed after all: it is there with the same
+    number, and stays as it is.
+    """
+
+    def write(connection: sa.Connection) -> set[str]:
+        insert_new(connection, MARKS, {"writer": writer, "seq": 0})
+        insert_new(connection, CALLS, *rows)
+        ids = [row["id"] for row in rows]
+        others = sa.select(CALLS.c.id).where(CALLS.c.id.in_(ids), CALLS.c.writer != writer)
+        return set(connection.execute(others).scalars())
+
+    return write
+
+
+def calls_of(session: str, turn: str, most: int) -> Callable[[sa.Connection], list[LedgerRow]]:
+    """Return a reader of the last calls of a session, or of one of its turns, the newest first.
+
+    Args:
+        session: The session, as text.
+        turn: The turn's id; "" for all.
+        most: So many calls at most.
+    """
+    query = sa.select(CALLS).where(CALLS.c.session == session)
+    query = query.order_by(CALLS.c.at.desc()).limit(most)
+    if turn:
+        query = query.where(CALLS.c.turn == turn)
+
+    def read(connection: sa.Connection) -> list[LedgerRow]:
+        return [LedgerRow.from_row(dict(row)) for row in connection.execute(query).mappings()]
+
+    return read
+
+
+def turns_of(
+    session: str, since: str, most: int
+) -> Callable[[sa.Connection], list[tuple[Any, ...]]]:
+    """Return a reader of what the last turns of a session have used, the oldest first.
+
+    Args:
+        session: The session, as text.
+        since: Calls before this time are left out; as in the column `at`.
+        most: How many calls are looked at, the last ones.
+
+    Returns:
+        A reader of rows: the turn's id, when it ended, its tokens.
+    """
+
+    def read(connection: sa.Connection) -> list[tuple[Any, ...]]:
+        found = _TURNS.rows(connection, whose=session, since=since, most=most)
+        return [tuple(row) for row in found]
+
+    return read
+
+
+def _turns() -> Prepared:
+    tokens = sum((CALLS.c[name] for name in COUNTS[1:]), start=CALLS.c[COUNTS[0]])
+    last = (
+        sa.select(CALLS.c.turn, CALLS.c.at, tokens.label("tokens"))
+        .where(CALLS.c.session == sa.bindparam("whose"), CALLS.c.at >= sa.bindparam("since"))
+        .order_by(CALLS.c.at.desc())
+        .limit(sa.bindparam("most"))
+        .subquery()
+    )
+    ended, used = sa.func.max(last.c.at).label("ended"), sa.func.sum(last.c.tokens).label("used")
+    return Prepared(sa.select(last.c.turn, ended, used).group_by(last.c.turn).order_by(ended))
+
+
+_TURNS = _turns()
+
+
+def trimmed(connection: sa.Connection) -> None:
+    """Keep the last calls alone, and the windows of budgets that were used last."""
+    _LAST(connection, MOST_IN_MEMORY)
+    _LAST_WINDOWS(connection, MOST_WINDOWS_IN_MEMORY)
+
+
+_LAST = Trim([CALLS.c.seq], [])
+_LAST_WINDOWS = Trim([WINDOWS.c.touched, WINDOWS.c.key], [], WINDOWS.c.leased == 0)
+
+
+# -- sums by day -------------------------------------------------------------------
+
+# A row counts once: it is in the sums, or behind its writer's mark. The mark of a writer moves in
+# the transaction that adds the rows up to it, and only if nobody else has moved it; and only over
+# rows of which none is missing. Whoever reads takes the sums and what lies behind the marks, of one
+# moment.
 
 SUMS = (*COUNTS, *TALLIES, *MONEY)
 """What is added up."""
@@ -64,7 +286,7 @@ def next_chunk(limit: int) -> Callable[[sa.Connection], list[Chunk]]:
     return read
 
 
-def added(chunk: Chunk) -> Callable[[sa.Connection], bool]:
+def added_up(chunk: Chunk) -> Callable[[sa.Connection], bool]:
     """Return a writer that adds `chunk` to the sums, unless somebody has: then it says False."""
 
     def write(connection: sa.Connection) -> bool:
@@ -82,7 +304,7 @@ def added(chunk: Chunk) -> Callable[[sa.Connection], bool]:
     return write
 
 
-def usage(queries: Sequence[UsageQuery]) -> Callable[[sa.Connection], list[list[dict[str, Any]]]]:
+def sums_of(queries: Sequence[UsageQuery]) -> Callable[[sa.Connection], list[list[dict[str, Any]]]]:
     """Return a reader of the sums for each of `queries`, all of one moment.
 
     Each row has the sums of one group, and as `groups` how many there are.

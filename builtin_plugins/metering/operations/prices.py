@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from hookgate import POSITIONAL, Host, Invocation, ModelRef, OperationModel, TurnError, operation
-from hookgate.builtin_plugins.metering.prices.book import Prices
+from hookgate.builtin_plugins.metering.prices import Prices
 from hookgate.kit.model_check import agents_by_model
 
 

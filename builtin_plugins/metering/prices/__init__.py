@@ -1,1 +1,0 @@
-"""What models cost: prices of the library genai-prices, under those of the settings."""
