@@ -26,16 +26,12 @@ class StandingBlocks:
     """
 
     def __init__(self) -> None:
-        self._sessions: dict[SessionKey, dict[str, Stood]] = {}
-        self._begun: dict[SessionKey, str] = {}
+        self._sessions: dict[SessionKey, tuple[str, dict[str, Stood]]] = {}
+        """The first message that each request began with, and what stands behind it."""
 
     def of(self, host: Host, turn: Turn) -> Mapping[str, Stood]:
         """Return what stands in front of messages of a turn's history; forget all else of it."""
-        kept = self._sessions.get(turn.session)
-        if kept is None:
-            return {}
-        begun = self._begun[turn.session]
-        self.forget(turn.session)
+        begun, kept = self._sessions.pop(turn.session, ("", {}))
         if not turn.history or turn.history[0].id != begun:
             return {}
         left: dict[str, Stood] = {}
@@ -56,15 +52,13 @@ class StandingBlocks:
             kept[turn.message.id] = Stood.of(fresh, turn.id)
         if not kept:
             return
-        self._sessions[turn.session] = kept
-        self._begun[turn.session] = (*turn.history, turn.message)[0].id
+        self._sessions[turn.session] = (*turn.history, turn.message)[0].id, kept
         if len(self._sessions) > MOST_SESSIONS:
             self.forget(next(iter(self._sessions)))
 
     def forget(self, session: SessionKey) -> None:
         """Have nothing stand in a session."""
         self._sessions.pop(session, None)
-        self._begun.pop(session, None)
 
 
 def _may_stay(host: Host, turn: Turn, block: Block) -> bool:
