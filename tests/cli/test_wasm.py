@@ -57,6 +57,18 @@ def test_what_cannot_run_is_told(words: tuple[str, ...], told: str, hookgate: Co
     assert told in ran.out + ran.err
 
 
+def test_a_folder_that_was_not_built_yet_is_told_to_build(
+    hookgate: CommandLine, tmp_path: Path
+) -> None:
+    folder = tmp_path / "fresh"
+    assert hookgate("wasm", "new", "fresh", "--lang", "c", "--folder", str(folder)).code == 0
+    for words in (("inspect",), ("install", "--yes")):
+        ran = hookgate("wasm", words[0], str(folder), *words[1:])
+        assert ran.code == 1
+        assert "build it first" in " ".join(ran.err.split())
+        assert "README.md" in ran.err
+
+
 def test_a_tool_that_keeps_and_asks_runs_under_its_grants(
     hookgate: CommandLine, tmp_path: Path
 ) -> None:

@@ -84,6 +84,11 @@ def read_package(folder: Path, *, max_bytes: int) -> Package:
         # No settings of the gateway: who reads them would look in the wrong file.
         raise PackageError(str(error)) from error
     path = inside(folder, manifest.module, file=place, key="module")
+    if not path.exists():
+        raise PackageError(
+            f"{path}: found no such file, expected the module that `module` in {place} names: "
+            "build it first; what `hookgate wasm new` wrote says how in its README.md"
+        )
     module = read_bytes(path, max_bytes=max_bytes)
     digest = hashlib.sha256(module).hexdigest()
     if manifest.digest not in (None, digest):
