@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
@@ -166,6 +167,8 @@ def loads(data: bytes | str) -> Any:
 
 def _strict(raw: bytes) -> Any:
     """Read one JSON text slowly, and say exactly what is wrong with it."""
+    if raw.startswith(BOM_UTF8):
+        raise StrictJSONError("found a byte order mark: expected JSON in UTF-8 without one")
     if _too_deep(raw):
         raise StrictJSONError(f"found more than {MAX_DEPTH} levels of nesting")
     try:

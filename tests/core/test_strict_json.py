@@ -54,6 +54,7 @@ def test_reasons_name_what_was_found() -> None:
         b'"\\ud800"': "half of a surrogate pair",
         b'["a" 1]': "line 1, column 6",
         b"\xff": "not UTF-8 at offset 0",
+        b"\xef\xbb\xbf{}": "found a byte order mark: expected JSON in UTF-8 without one",
         b"[" * 65: "more than 64 levels",
         b"1e999": "found the number 1e999",
     }
