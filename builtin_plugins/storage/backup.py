@@ -225,7 +225,7 @@ def _locked(store: Path) -> Iterator[None]:
 def _unpacked(kept: Kept, source: Path, folder: Path) -> dict[Path, Path]:
     """Unpack a copy into `folder`; return for each file there where it belongs."""
     found: dict[Path, Path] = {}
-    with tarfile.open(source) as archive:
+    with _opened(source) as archive:
         digests = _contents(archive, source)
         for number, info in enumerate(archive):
             if info.name == CONTENTS:
@@ -246,6 +246,15 @@ def _unpacked(kept: Kept, source: Path, folder: Path) -> dict[Path, Path]:
     if digests:
         raise BackupError(f"{source} is cut short: found no {', '.join(sorted(digests))} in it")
     return found
+
+
+def _opened(source: Path) -> tarfile.TarFile:
+    try:
+        return tarfile.open(source)
+    except tarfile.ReadError:
+        raise BackupError(
+            f"found no archive in {source}: expected a file that `hookgate backup` wrote"
+        ) from None
 
 
 def _contents(archive: tarfile.TarFile, source: Path) -> dict[str, str]:

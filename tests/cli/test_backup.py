@@ -216,6 +216,11 @@ def test_what_is_no_copy_or_a_damaged_one_changes_nothing(
         assert said(home) == before
     assert not list(home.glob(".hookgate-*"))
     assert not (hookgate.home / "evilkey").exists()
+    bad.write_bytes(b"root:x:0:0")
+    ran = hookgate("restore", str(bad), "--force")
+    assert ran.err.replace("\n", " ").strip() == (
+        f"Error: found no archive in {bad}: expected a file that `hookgate backup` wrote"
+    )
     missing = hookgate("restore", str(tmp_path / "none.tar"))
     assert missing.code == 1
     assert hookgate("audit", "verify").code == 0
