@@ -275,6 +275,8 @@ def problems_of(
             if near is None and len(full) == 1 and isinstance(fault.value, Mapping):
                 # A plugin's section is where people look for it first: at the top.
                 near = dotted(("plugin", *full))
+            elif fault.nearest is not None and not prefix and len(fault.nearest) < len(full) == 2:
+                expected += f"; `{near}` stands at the top of the file, above all tables"
         problems.append(
             Problem(key=dotted(full), found=fault.found, expected=expected, nearest=near)
         )

@@ -213,6 +213,13 @@ def test_an_unknown_key_comes_with_the_nearest_known_one(
     assert found.nearest == nearest
 
 
+def test_a_key_of_the_top_that_stands_in_a_table_is_told_where_it_belongs(tmp_path: Path) -> None:
+    found = problem(tmp_path, "[gateway]\nhome = '/srv/hookgate'")
+    assert found.nearest == "home"
+    assert found.expected.endswith("; `home` stands at the top of the file, above all tables")
+    assert "above all tables" not in problem(tmp_path, "[gateway]\nhots = ''").expected
+
+
 def test_every_binding_whose_agent_does_not_exist_is_told(tmp_path: Path) -> None:
     text = "default_agent = 'c'\nagents.a.model = 'demo/demo'\n" + 2 * "[[bindings]]\nagent = 'b'\n"
     assert [one.key for one in problems(tmp_path, text)] == [
