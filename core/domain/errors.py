@@ -1,6 +1,7 @@
-"""Every exception that hookgate raises on purpose.
+"""Every exception that the gateway itself raises on purpose.
 
-The tree::
+Those of channels, of vectors and of requests that go out are at home in `hookgate.channels` and
+`hookgate.ports`. The tree::
 
     HookgateError
     ├── ConfigError                one or more problems in the settings, all at once
@@ -23,10 +24,6 @@ The tree::
     │   ├── RefusedError           a plugin refused the turn or the model call
     │   └── TurnCancelledError     a client, a disconnect or a deadline cancelled the turn
     ├── ProviderError              one attempt at a model failed (typed by `kind`)
-    ├── EmbeddingError             a text could not be turned into a vector
-    ├── EgressError                an outgoing request
-    │   ├── EgressDeniedError      it lies outside the grants
-    │   └── EgressFailedError      it was allowed and did not work
     ├── StoreError                 the store
     │   ├── StoreUnavailableError  it cannot be read or written
     │   └── StaleFenceError        a lane's holder was replaced; its write is refused
@@ -330,58 +327,6 @@ class ProviderError(HookgateError):
             "cut",
             "server",
         )
-
-
-class _PassingError(HookgateError):
-    def __init__(
-        self, message: str, *, transient: bool = False, retry_after: float | None = None
-    ) -> None:
-        super().__init__(message)
-        self.transient = transient
-        self.retry_after = wait_of(retry_after)
-
-
-class EmbeddingError(_PassingError):
-    """A text could not be turned into a vector: the model is missing, or does not answer.
-
-    Attributes:
-        transient: Whether the same request may succeed a little later.
-        retry_after: Seconds that the model's server asked to wait, if it did; a day at most.
-    """
-
-
-class ChannelError(_PassingError):
-    """A channel did not send or change a message.
-
-    Attributes:
-        transient: Whether it may work by itself when it is tried again.
-        retry_after: Seconds after which it may, if that is known; a day at most.
-    """
-
-
-class EgressError(HookgateError):
-    """An outgoing request did not happen as asked."""
-
-
-class EgressDeniedError(EgressError):
-    """The request, or a redirect that it met, lies outside the grants. Nothing was sent there."""
-
-
-EgressFailureKind = Literal["connect", "timeout", "cut", "limit", "protocol"]
-
-
-class EgressFailedError(EgressError):
-    """The request was allowed, and failed: connection, limit, or protocol.
-
-    Attributes:
-        kind: ``connect`` (nothing could be sent), ``timeout``, ``cut`` (the connection broke
-            before the response was whole), ``limit`` (the response is too large, or there
-            were too many redirects) or ``protocol`` (what came back is no valid HTTP).
-    """
-
-    def __init__(self, message: str, *, kind: EgressFailureKind = "protocol") -> None:
-        super().__init__(message)
-        self.kind: EgressFailureKind = kind
 
 
 class StoreError(HookgateError):

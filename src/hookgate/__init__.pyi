@@ -12,6 +12,7 @@ from hookgate.builtin_plugins.inventory.sources.source import (
     UnsupportedCapabilityWriteError as UnsupportedCapabilityWriteError,
 )
 from hookgate.channels import (
+    ChannelError as ChannelError,
     Channel as Channel,
     ChannelFeatures as ChannelFeatures,
     Choice as Choice,
@@ -42,14 +43,8 @@ from hookgate.core.domain.descriptors import (
     Triggers as Triggers,
 )
 from hookgate.core.domain.errors import (
-    ChannelError as ChannelError,
     ConfigError as ConfigError,
     Problem as Problem,
-    EgressDeniedError as EgressDeniedError,
-    EgressError as EgressError,
-    EgressFailedError as EgressFailedError,
-    EgressFailureKind as EgressFailureKind,
-    EmbeddingError as EmbeddingError,
     HookgateError as HookgateError,
     LaneFullError as LaneFullError,
     LaneLostError as LaneLostError,
@@ -165,6 +160,11 @@ from hookgate.core.domain.ports import (
 from hookgate.ports import STORE as STORE, Store as Store
 from hookgate.core.domain.ports import SIGNALS as SIGNALS, Signals as Signals
 from hookgate.ports import (
+    EmbeddingError as EmbeddingError,
+    EgressError as EgressError,
+    EgressDeniedError as EgressDeniedError,
+    EgressFailedError as EgressFailedError,
+    EgressFailureKind as EgressFailureKind,
     BUDGETS as BUDGETS,
     BudgetView as BudgetView,
     EGRESS as EGRESS,

@@ -22,6 +22,7 @@ from hookgate.core.domain.turn import (
     guest_channel as guest_channel,
     is_guest_channel as is_guest_channel,
 )
+from hookgate.ports import PassingError
 
 Verification: TypeAlias = Literal["header", "hmac-sha256", "ed25519"]
 
@@ -29,6 +30,15 @@ LEAST = 32
 """Characters of the shortest message that text is split into."""
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+
+
+class ChannelError(PassingError):
+    """A channel did not send or change a message.
+
+    Attributes:
+        transient: Whether it may work by itself when it is tried again.
+        retry_after: Seconds after which it may, if that is known; a day at most.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Keys at which plugins meet, and the protocols of what is found there.
+"""Keys at which plugins meet, the protocols of what is found there, and the errors of these.
 
 Those that the core itself needs are at home in it, and named in `hookgate` with these. A third
 party publishes the keys of its own services in its own package.
@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from hookgate.core.domain.errors import TurnError
+from hookgate.core.domain.errors import HookgateError, TurnError, wait_of
 from hookgate.core.domain.ports import Key
 from hookgate.core.domain.turn import Address, Principal
 
@@ -29,6 +29,56 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+
+class PassingError(HookgateError):
+    """Something that did not work, and may by itself when it is tried again.
+
+    Attributes:
+        transient: Whether it may.
+        retry_after: Seconds after which it may, if that is known; a day at most.
+    """
+
+    def __init__(
+        self, message: str, *, transient: bool = False, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.transient = transient
+        self.retry_after = wait_of(retry_after)
+
+
+class EmbeddingError(PassingError):
+    """A text could not be turned into a vector: the model is missing, or does not answer.
+
+    Attributes:
+        transient: Whether the same request may succeed a little later.
+        retry_after: Seconds that the model's server asked to wait, if it did; a day at most.
+    """
+
+
+class EgressError(HookgateError):
+    """An outgoing request did not happen as asked."""
+
+
+class EgressDeniedError(EgressError):
+    """The request, or a redirect that it met, lies outside the grants. Nothing was sent there."""
+
+
+EgressFailureKind = Literal["connect", "timeout", "cut", "limit", "protocol"]
+
+
+class EgressFailedError(EgressError):
+    """The request was allowed, and failed: connection, limit, or protocol.
+
+    Attributes:
+        kind: ``connect`` (nothing could be sent), ``timeout``, ``cut`` (the connection broke
+            before the response was whole), ``limit`` (the response is too large, or there
+            were too many redirects) or ``protocol`` (what came back is no valid HTTP).
+    """
+
+    def __init__(self, message: str, *, kind: EgressFailureKind = "protocol") -> None:
+        super().__init__(message)
+        self.kind: EgressFailureKind = kind
 
 
 class Store(Protocol):

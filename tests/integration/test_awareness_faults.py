@@ -32,14 +32,14 @@ from tests.integration.test_awareness import (
 )
 from tests.support.script import Events, Tools, blocks, call, echo_tool, say, settled, until
 
-from hookgate import Gateway
+from hookgate import EmbeddingError, Gateway
 from hookgate.builtin_plugins.awareness.cards.shelf import Pins, pin_digest
 from hookgate.builtin_plugins.awareness.selection.runtime_file import place_of
 from hookgate.builtin_plugins.awareness.selection.selector import plain_id
 from hookgate.builtin_plugins.awareness.settings import RemoteCard
 from hookgate.builtin_plugins.awareness.switch import SWITCH, read_turns
 from hookgate.core.domain.descriptors import Capability, Card, Selection, Triggers
-from hookgate.core.domain.errors import EmbeddingError, ProviderError, TurnError
+from hookgate.core.domain.errors import ProviderError, TurnError
 from hookgate.core.domain.messages import Message, Provenance, ToolResultPart
 from hookgate.core.domain.models import ModelRequest, SystemText
 from hookgate.core.domain.parts import Image

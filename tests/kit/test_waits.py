@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.core.domain.errors import ChannelError, EmbeddingError, ProviderError, wait_of
+from hookgate import ChannelError, EmbeddingError
+from hookgate.core.domain.errors import ProviderError, wait_of
 from hookgate.kit.durations import retry_after
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)

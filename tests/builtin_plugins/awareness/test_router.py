@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hookgate import EmbeddingError
 from hookgate.builtin_plugins.awareness.selection.nearness import SentenceVectors
 from hookgate.builtin_plugins.awareness.selection.router import TagRouter, default_tags, examples
 from hookgate.core.domain.descriptors import Card, Triggers
-from hookgate.core.domain.errors import EmbeddingError
 
 TAUGHT = {
     "memory": ("what do you know of me",),

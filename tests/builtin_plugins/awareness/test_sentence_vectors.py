@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hookgate import EmbeddingError
 from hookgate.builtin_plugins.awareness.selection.nearness import (
     SentenceVectors,
     read_vectors,
     write_vectors,
 )
-from hookgate.core.domain.errors import EmbeddingError
 
 
 class Embedder:

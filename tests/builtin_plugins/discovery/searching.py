@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hookgate import EmbeddingError
 from hookgate.builtin_plugins.discovery.index.documents import words_of
 from hookgate.core.domain.descriptors import Capability
-from hookgate.core.domain.errors import EmbeddingError
 from hookgate.core.registry.snapshots import CapabilityIndex
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ import pytest
 from aiohttp import web
 from tests.builtin_plugins.egress.upstream import TLS, Hit, redirect, respond, upstream
 
+from hookgate import EgressDeniedError, EgressFailedError
 from hookgate.builtin_plugins.egress import plugin, service
 from hookgate.builtin_plugins.egress.service import CheckedEgress
 from hookgate.builtin_plugins.egress.settings import EgressSettings
-from hookgate.core.domain.errors import EgressDeniedError, EgressFailedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -9,7 +9,7 @@ import pytest
 from tests.builtin_plugins.egress.upstream import redirect
 from tests.support.examples import sampled
 
-from hookgate.core.domain.errors import EgressDeniedError
+from hookgate import EgressDeniedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from hookgate import EmbeddingError
 from hookgate.builtin_plugins.embedding.onnx import OnnxModel, find_files
 from hookgate.builtin_plugins.embedding.readings import TextReading
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 from hookgate.builtin_plugins.embedding.worker import PreparedText
-from hookgate.core.domain.errors import EmbeddingError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hookgate import EmbeddingError
 from hookgate.builtin_plugins.embedding.onnx import OnnxModel
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 from hookgate.builtin_plugins.embedding.transformer import (
@@ -17,7 +18,6 @@ from hookgate.builtin_plugins.embedding.transformer import (
     TransformerModel,
     find_transformer,
 )
-from hookgate.core.domain.errors import EmbeddingError
 from hookgate.core.settings.schema import Settings
 from hookgate.gateway import Gateway
 from hookgate.ports import EMBEDDER

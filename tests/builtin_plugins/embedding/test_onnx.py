@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hookgate import EmbeddingError
 from hookgate.builtin_plugins.embedding import onnx
 from hookgate.builtin_plugins.embedding.onnx import (
     MINILM_SHA256,
@@ -20,7 +21,6 @@ from hookgate.builtin_plugins.embedding.onnx import (
     find_files,
 )
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
-from hookgate.core.domain.errors import EmbeddingError
 
 SENTENCES = [
     "A kitten sleeps on the sofa.",

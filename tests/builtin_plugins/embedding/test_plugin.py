@@ -10,13 +10,14 @@ import pytest
 from tests.builtin_plugins.providers.raw import raw_server
 from tests.support.script import until
 
+from hookgate import EmbeddingError
 from hookgate.builtin_plugins.embedding import onnx, transformer
 from hookgate.builtin_plugins.embedding.onnx import TOKENIZER, find_files
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 from hookgate.builtin_plugins.embedding.transformer import find_transformer
 from hookgate.core import runtime
-from hookgate.core.domain.errors import EmbeddingError, MissingKeyError, StartError
+from hookgate.core.domain.errors import MissingKeyError, StartError
 from hookgate.core.domain.turn import Principal
 from hookgate.core.gateway.operations import Empty, Invocation
 from hookgate.core.settings.schema import Settings

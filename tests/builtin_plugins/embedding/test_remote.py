@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from tests.builtin_plugins.providers.raw import RawServer, Wire, raw_server
 
+from hookgate import EmbeddingError
 from hookgate.builtin_plugins.egress.service import CheckedEgress
 from hookgate.builtin_plugins.embedding.remote import RemoteEngine
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
-from hookgate.core.domain.errors import EmbeddingError
 
 KEY = "sk-canary-0123456789"
 

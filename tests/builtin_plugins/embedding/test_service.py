@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hookgate import EmbeddingError
 from hookgate.builtin_plugins.embedding.readings import TextReading
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder, NoEngine
-from hookgate.core.domain.errors import EmbeddingError
 
 
 class SlowEngine:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.builtin_plugins.embedding.conftest import FakeModel
 from tests.support.script import until
 
+from hookgate import EmbeddingError
 from hookgate.builtin_plugins.embedding import worker
 from hookgate.builtin_plugins.embedding.worker import ThreadEngine
-from hookgate.core.domain.errors import EmbeddingError
 
 
 @pytest.fixture

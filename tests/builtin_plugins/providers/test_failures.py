@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hookgate import EgressDeniedError, EgressFailedError
 from hookgate.builtin_plugins.providers.failures import (
     from_egress,
     from_status,
     kind_of_status,
     message_of,
 )
-from hookgate.core.domain.errors import EgressDeniedError, EgressFailedError
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 

@@ -7,8 +7,8 @@ import httpx
 import pytest
 from aiohttp import web
 
+from hookgate import EgressDeniedError, EgressFailedError
 from hookgate.builtin_plugins.tools.texts import TAINT, fetch
-from hookgate.core.domain.errors import EgressDeniedError, EgressFailedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

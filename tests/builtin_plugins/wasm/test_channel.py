@@ -13,6 +13,7 @@ from tests.builtin_plugins.egress.upstream import Hit, Upstream, respond, upstre
 from tests.builtin_plugins.wasm.conftest import Started
 from tests.builtin_plugins.wasm.folders import constant, write_plugin
 
+from hookgate import ChannelError
 from hookgate.channels import (
     Choice,
     HostedChannel,
@@ -21,7 +22,6 @@ from hookgate.channels import (
     RawMessage,
     Webhook,
 )
-from hookgate.core.domain.errors import ChannelError
 from hookgate.core.domain.turn import Address
 
 TELEGRAM = Path(__file__).parents[3] / "examples" / "guests" / "telegram"

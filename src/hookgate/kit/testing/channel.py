@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from hookgate.channels import Channel, ChannelFeatures, deliver
-from hookgate.core.domain.errors import ChannelError
+from hookgate.channels import Channel, ChannelError, ChannelFeatures, deliver
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.parts import Content
 from hookgate.core.domain.turn import Address, Claim, Origin, Principal, TurnRequest
