@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from hookgate.core.domain.messages import CLEAN, Message, Provenance, ToolResultPart, ToolUse
 from hookgate.core.domain.parts import Image, Text, came_as
-from hookgate.core.domain.tools import Decision, ToolCall
-from hookgate.core.turn.tools.call import Call, unknown_tool
-from hookgate.core.turn.tools.held import FOREIGN, UNVERIFIED, HeldCalls, with_taint
+from hookgate.core.turn.tools.held import FOREIGN, HeldCalls, with_taint
+from hookgate.core.turn.tools.round import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -119,10 +118,12 @@ class VerbatimCalls(HeldCalls):
             there = told.get(part.tool_use_id) or ToolUse(id=part.tool_use_id, name="", input={})
             uses.append((known or there, known is not None))
         await self._record([use for use, is_known in uses if not is_known])
-        new = {
-            id(part): await self._checked(part, use, is_known=is_known)
-            for part, (use, is_known) in zip(parts, uses, strict=True)
-        }
+        new = {}
+        for part, (use, is_known) in zip(parts, uses, strict=True):
+            item = await self._ended(use, part, is_known=is_known)
+            if is_known:
+                self._decided.append(item)
+            new[id(part)] = _as_result(part, item.result or MISSING)
         return [
             _with_results(message, new) if self._is_brought(message) else message for message in own
         ]
@@ -145,24 +146,6 @@ class VerbatimCalls(HeldCalls):
                 found[part.tool_use_id] = known.use(part.tool_use_id)
                 self._open[part.tool_use_id] = known
         return found
-
-    async def _checked(
-        self, part: ToolResultPart, use: ToolUse, *, is_known: bool
-    ) -> ToolResultPart:
-        turn = self._turn
-        tool = {tool.name: tool for tool in turn.client_tools}.get(use.name)
-        call = ToolCall(
-            id=use.id,
-            tool=tool or unknown_tool(use.name, "client"),
-            arguments={} if isinstance(use.input, str) else use.input,
-            depth=turn.depth,
-            index=turn.next_index(),
-        )
-        result = await self._result(call, part, CLEAN if is_known else UNVERIFIED)
-        if is_known:
-            decided = Decision.allow("decided when the call was made")
-            self._decided.append(Call(use, call=call, decision=decided, result=result))
-        return _as_result(part, result)
 
     async def over(self) -> None:
         """Say what the calls came to that nobody has said it of yet."""

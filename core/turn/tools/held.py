@@ -15,7 +15,7 @@ from hookgate.core.domain.errors import ClientToolError
 from hookgate.core.domain.messages import CLEAN, ToolResultPart, join_taints
 from hookgate.core.domain.parts import Document, came_as
 from hookgate.core.domain.ports import CONVERSATIONS
-from hookgate.core.domain.tools import Decision, ToolCall, ToolResult
+from hookgate.core.domain.tools import Decision, ToolResult
 from hookgate.core.registry.admission import frozen_json
 from hookgate.core.turn.tools.call import Call, unknown_tool
 from hookgate.core.turn.tools.round import MISSING, each, results_message
@@ -36,6 +36,8 @@ UNVERIFIED: Taint = frozenset(("client:unverified",))
 """What taints the result of a call that this gateway has never released."""
 
 UNDECLARED = Flags()
+
+DECIDED = Decision.allow("decided when the call was made")
 
 RELEASED_TURNS = 64
 """Of so many of a session's last turns the calls may still be answered by a client that keeps the
@@ -217,37 +219,32 @@ class HeldCalls:
         released = await self._released(stored)
         hearsay = [use for use in self._waiting if use.id in brought and use.id not in released]
         await self._record(hearsay)
-        own = {tool.name: tool for tool in turn.client_tools}
         every = []
         for told in self._waiting:
-            use = released.get(told.id, told)
-            call = ToolCall(
-                id=use.id,
-                # The caller of this turn may declare the tool no more: what it does is not known.
-                tool=own.get(use.name) or unknown_tool(use.name, "client"),
-                arguments={} if isinstance(use.input, str) else use.input,
-                depth=turn.depth,
-                index=turn.next_index(),
-            )
-            taint = CLEAN if use.id in released else UNVERIFIED
-            result = await self._result(call, brought.get(use.id), taint)
-            decided = Decision.allow("decided when the call was made")
-            every.append(Call(use, call=call, decision=decided, result=result))
+            use, is_known = released.get(told.id, told), told.id in released
+            every.append(await self._ended(use, brought.get(use.id), is_known=is_known))
         self._decided = [item for item in every if item.use.id in released]
         return results_message(turn, every)
 
-    async def _result(
-        self, call: ToolCall, part: ToolResultPart | None, hearsay: Taint
-    ) -> ToolResult:
+    async def _ended(self, use: ToolUse, part: ToolResultPart | None, *, is_known: bool) -> Call:
+        """Return a call with what its client brought of it, past `after_tool_call`."""
+        turn = self._turn
+        own = {tool.name: tool for tool in turn.client_tools}
+        item = Call(use, depth=turn.depth, index=turn.next_index(), decision=DECIDED)
+        # The caller of this turn may declare the tool no more: what it does is not known.
+        tool = own.get(use.name) or unknown_tool(use.name, "client")
+        item.call = item.of(tool, {} if isinstance(use.input, str) else use.input)
         if part is None:
-            return ToolResult.error("the client brought no result", status="cancelled")
+            item.result = ToolResult.error("the client brought no result", status="cancelled")
+            return item
         brought = ToolResult(
             content=part.content,
             is_error=part.is_error,
-            taint=part.taint | hearsay,
+            taint=part.taint | (CLEAN if is_known else UNVERIFIED),
             status="failed" if part.is_error else "done",
         )
-        return await self._calls.after(self._turn, call, brought)
+        item.result = await self._calls.after(turn, item.call, brought)
+        return item
 
     async def over(self) -> None:
         """Say what the calls came to, as if they had run here, once that is committed.
