@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from hookgate.channels import Channel
-    from hookgate.core.domain.descriptors import Capabilities, Capability, Card, Rejected, Selection
+    from hookgate.core.domain.descriptors import Capability, Card, Rejected, Selection
     from hookgate.core.domain.errors import Problem
     from hookgate.core.domain.events import MetricRecord
     from hookgate.core.domain.messages import Message
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from hookgate.core.gateway.routes import Routes
     from hookgate.core.hooks.dispatch import HookFailure
     from hookgate.core.host import Host
+    from hookgate.core.registry.snapshots import Capabilities
     from hookgate.core.turn.context import ContextBuilder
 
 PROJECT = "hookgate"

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from hookgate.core.domain.messages import CLEAN, Taint
 
@@ -84,13 +84,7 @@ class Flags:
     @classmethod
     def none(cls) -> Flags:
         """Return flags that declare all five as False: a pure function."""
-        return cls(
-            reads_external_data=False,
-            writes_persistent_state=False,
-            sends_externally=False,
-            executes_privileged=False,
-            creates_autonomous_actions=False,
-        )
+        return cls.from_mapping(dict.fromkeys(FLAG_NAMES, False))
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> Flags:
@@ -276,30 +270,6 @@ def parameters_of(schema: Mapping[str, Any] | None) -> tuple[tuple[str, ...], tu
         for said in properties.values()
     ]
     return tuple(properties), tuple(text if isinstance(text, str) else "" for text in texts)
-
-
-class Capabilities(Protocol):
-    """An indexed, read-only view of a snapshot's capabilities.
-
-    Selectors get this instead of a list: with 100,000 rows, walking all of them on each
-    turn is what to avoid.
-    """
-
-    @property
-    def version(self) -> int:
-        """Grows by one with each change."""
-
-    def get(self, capability_id: str) -> Capability | None:
-        """Return the capability with this id."""
-
-    def of_kind(self, kind: CapabilityKind) -> Mapping[str, Capability]:
-        """Return the capabilities of one kind by id."""
-
-    def __len__(self) -> int: ...
-
-    def __contains__(self, capability_id: object) -> bool: ...
-
-    def __iter__(self) -> Iterator[Capability]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

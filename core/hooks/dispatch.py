@@ -30,6 +30,7 @@ from hookgate.core.domain.errors import (
 )
 from hookgate.core.hooks.limits import GRACE, Watch, parked
 from hookgate.core.hooks.results import Expected, annotation_of, expected_of, members_of
+from hookgate.core.hooks.tasks import called
 from hookgate.core.settings.schema import HookSettings
 from hookgate.core.settings.sections import nearest, problem
 from hookgate.hookspecs import Contract
@@ -310,15 +311,6 @@ async def _result(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
 
 
-def _caught(
-    function: Callable[..., Any], args: tuple[Any, ...]
-) -> tuple[Any, BaseException | None]:
-    try:
-        return function(*args), None
-    except BaseException as error:  # noqa: BLE001 - a future cannot carry every exception
-        return None, error
-
-
 def _on_thread(
     function: Callable[..., Any], pool: Callable[[], Pool]
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
@@ -327,12 +319,10 @@ def _on_thread(
     async def run(*args: Any) -> Any:
         loop, threads = asyncio.get_running_loop(), pool()
         call = copy_context().run
-        value, error = await loop.run_in_executor(
-            threads, threads.counted, call, _caught, function, args
-        )
-        if error is not None:
-            raise error
-        return value
+        ended = await loop.run_in_executor(threads, threads.counted, call, called, function, *args)
+        if ended.error is not None:
+            raise ended.error
+        return ended.value
 
     return run
 

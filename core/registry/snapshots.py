@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from hookgate.core.domain.descriptors import Capability, CapabilityKind, Card, identity
 from hookgate.core.domain.errors import HookgateError
@@ -178,7 +178,11 @@ class Registry(Mapping[str, T]):
 
 
 class CapabilityIndex:
-    """A `Capabilities` view over fixed rows, indexed by kind, without what is withheld of them."""
+    """An indexed, read-only view of capabilities, without what is withheld of them.
+
+    Selectors get this instead of a list: with 100,000 rows, walking all of them on each
+    turn is what to avoid.
+    """
 
     def __init__(
         self,
@@ -226,6 +230,10 @@ class CapabilityIndex:
 
     def __iter__(self) -> Iterator[Capability]:
         return (row for row in self._rows.values() if row.id not in self._withheld)
+
+
+Capabilities: TypeAlias = CapabilityIndex
+"""What hooks are handed of a snapshot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

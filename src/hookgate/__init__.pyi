@@ -28,7 +28,6 @@ from hookgate.channels import (
     WebhookReply as WebhookReply,
 )
 from hookgate.core.domain.descriptors import (
-    Capabilities as Capabilities,
     Capability as Capability,
     CapabilityDetail as CapabilityDetail,
     CapabilityKind as CapabilityKind,
@@ -248,6 +247,7 @@ from hookgate.core.host import (
     QuarterTokens as QuarterTokens,
 )
 from hookgate.core.registry.snapshots import (
+    Capabilities as Capabilities,
     CapabilityIndex as CapabilityIndex,
 )
 from hookgate.core.settings.schema import (

@@ -10,12 +10,13 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from hookgate import hookspecs
-from hookgate.core.domain.descriptors import Capabilities, Selection
+from hookgate.core.domain.descriptors import Selection
 from hookgate.core.domain.errors import TurnError
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.ports import TokenCounter
 from hookgate.core.domain.tools import Tool
 from hookgate.core.domain.turn import Turn, TurnPlan
+from hookgate.core.registry.snapshots import Capabilities
 from hookgate.core.turn.tools.call import matches, may_use
 
 if TYPE_CHECKING:
