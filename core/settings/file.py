@@ -32,7 +32,7 @@ from hookgate.core.settings.layers import (
 )
 from hookgate.core.settings.paths import PathBases, expanded, holds_text, users_home, whole_paths
 from hookgate.core.settings.toml_lines import KeyPath
-from hookgate.core.settings.words import dotted, problems_of, shown
+from hookgate.core.settings.words import NOTHING, dotted, problems_of, shown
 
 if TYPE_CHECKING:
     from hookgate.core.settings.schema import Settings
@@ -70,7 +70,9 @@ class Source:
         """Return where `key` came from, or the nearest table around it."""
         parts = normal(key).split(".")
         for length in range(len(parts), 0, -1):
-            if found := self.places.get(".".join(parts[:length])):
+            found = self.places.get(".".join(parts[:length]))
+            # What set something else in a table has not set what is missing there.
+            if found is not None and (length == len(parts) or not found.around):
                 return found
         return SettingPlace(file=self.file)
 
@@ -185,6 +187,9 @@ def complete_problems(problems: Iterable[Problem], source: Source) -> tuple[Prob
             place = source.place(problem.key)
             found = f"{problem.found} in {place.variable}" if place.variable else problem.found
             problem = replace(problem, file=place.file, line=place.line, found=found)
+            if problem.found == NOTHING and source.path is None:
+                file = source.folder / "config.toml"
+                problem = replace(problem, expected=f"{problem.expected}; the file is {file}")
         completed.append(problem)
     return tuple(
         sorted(completed, key=lambda one: (one.file != source.file, one.file, one.line or 0))

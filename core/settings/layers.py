@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -43,11 +43,13 @@ class SettingPlace:
         file: The settings file, ``environment`` or ``command line``.
         line: The line in the file, counted from 1.
         variable: The environment variable.
+        around: Whether it is a table that is there for what was set within it alone.
     """
 
     file: str
     line: int | None = None
     variable: str = ""
+    around: bool = False
 
     def __str__(self) -> str:
         if self.variable:
@@ -140,7 +142,7 @@ class Layers:
         for depth, part in enumerate(path[:-1], start=1):
             if isinstance(data, dict) and not isinstance(data.get(str(part)), dict | list):
                 data[part] = {}
-                self._places[joined(path[:depth])] = place
+                self._places[joined(path[:depth])] = replace(place, around=True)
             data = data[part]
         data[path[-1]] = value
         # What the key held before is gone, and so are the places of that.

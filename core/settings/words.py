@@ -36,6 +36,9 @@ CHOICES = ("literal_error", "enum")
 ABSENT = ("missing", "missing_keyword_only_argument", "missing_argument")
 """What it calls a key that is not there."""
 
+NOTHING = "nothing"
+"""What is found where there is no value."""
+
 HIDDEN = "a value that is not shown, since it may be a secret"
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -81,7 +84,7 @@ def shown(path: KeyPath, value: Any, hides: Callable[[KeyPath, Any], bool] = may
     """Return `value` as a problem's ``found``: short, and without what `hides` tells to hide."""
     match value:
         case None:
-            return "nothing"
+            return NOTHING
         case bool():
             return "true" if value else "false"
         case Mapping():
@@ -277,10 +280,21 @@ def problems_of(
                 near = dotted(("plugin", *full))
             elif fault.nearest is not None and not prefix and len(fault.nearest) < len(full) == 2:
                 expected += f"; `{near}` stands at the top of the file, above all tables"
+        elif fault.kind in ABSENT and prefix[:1] == ("plugin",):
+            expected = f"{expected}: {_how_to_set(full)}"
         problems.append(
             Problem(key=dotted(full), found=fault.found, expected=expected, nearest=near)
         )
     return problems
+
+
+def _how_to_set(path: KeyPath) -> str:
+    """Say how a setting is set that a plugin cannot do without."""
+    plugin, key = path[1], dotted(path[-1:])
+    return (
+        f"write `{key} = ...` below [{dotted(path[:-1])}] of the settings file; `hookgate -p "
+        f"no:{plugin}` runs without the plugin"
+    )
 
 
 def faults_of(
@@ -362,7 +376,7 @@ def _fault(
             expected += f"; did you mean `{meant[0]}`?"
     elif kind in ABSENT:
         # pydantic asks for the other spelling.
-        path, found = (*path[:-1], shape.known(str(path[-1]))), "nothing"
+        path, found = (*path[:-1], shape.known(str(path[-1]))), NOTHING
     elif kind in ("value_error", "assertion_error"):
         own, found, expected = _own_words(one["msg"].partition(", ")[2], path, found)
         if own != path:

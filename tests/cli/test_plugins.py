@@ -36,6 +36,17 @@ class Plugin:
         ]
 """
 RUNNER = CLASH.replace("flags=Flags.none()", "flags=Flags.none(), sandbox='wasm'")
+DEMANDING = """
+from hookgate import Section
+
+
+class Plugin:
+    class Settings(Section):
+        key: str
+
+    def __init__(self, settings):
+        pass
+"""
 Installed = Callable[..., Ran]
 
 
@@ -69,6 +80,23 @@ def installed(
 
     yield install
     sys.modules.pop("acme_plugin", None)
+
+
+def test_a_setting_that_an_installed_plugin_lacks_is_told_with_how_to_set_it(
+    hookgate: CommandLine, installed: Callable[[str], Installed]
+) -> None:
+    run = installed(DEMANDING)
+    file = hookgate.home / ".hookgate" / "config.toml"
+    for words in (("config", "check"), ("turn", "hello")):
+        ran = run(*words)
+        told = " ".join((ran.out + ran.err).split())
+        assert ran.code == 2
+        assert "error the settings plugin.acme.key found nothing expected text in quotes" in told
+        assert "write `key = ...` below [plugin.acme] of the settings file; " in told
+        assert f"`hookgate -p no:acme` runs without the plugin; the file is {file}" in told
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("[plugin.acme]\nkey = 'x'\n")
+    assert run("config", "check").code == 0
 
 
 @pytest.mark.slow

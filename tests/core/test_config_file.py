@@ -326,9 +326,9 @@ def test_problems_that_plugins_found_get_their_file_and_line(tmp_path: Path) -> 
 
 def test_without_a_file_problems_are_those_of_the_settings(tmp_path: Path) -> None:
     source = read_source(environ={"HOME": str(tmp_path)})
-    problem = Problem(file="", line=None, key="plugin.a.x", found="nothing", expected="y")
+    problem = Problem(file="", line=None, key="plugin.a.x", found="z", expected="y")
     (completed,) = complete_problems([problem], source)
-    assert str(completed) == "the settings: `plugin.a.x`: found nothing, expected y"
+    assert str(completed) == "the settings: `plugin.a.x`: found z, expected y"
 
 
 # -- words for other models ------------------------------------------------
