@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from hookgate import (
@@ -16,16 +17,24 @@ from hookgate import (
     Host,
     LaneFullError,
     LaneLostError,
+    Message,
     ReceivedMessage,
     SessionKey,
     StoreError,
+    StoreUnavailableError,
     Turn,
     TurnCancelledError,
     TurnError,
     TurnHandle,
 )
 from hookgate.builtin_plugins.channels.book.deliveries import Deliveries
-from hookgate.builtin_plugins.channels.book.events import EventKey, Events, Left, event_key
+from hookgate.builtin_plugins.channels.book.events import (
+    Begun,
+    EventKey,
+    Events,
+    Left,
+    event_key,
+)
 from hookgate.builtin_plugins.channels.intake import (
     INTERRUPTED,
     Live,
@@ -59,6 +68,10 @@ FIRST_PAUSE = 0.02
 """Seconds from one look for the turn of a message to the next, at first."""
 
 Key = tuple[str, str, str]
+
+
+class _TakenError(Exception):
+    """Another gateway has taken a message over, or had, before a turn of it here had its lane."""
 
 
 class _StaleError(Exception):
@@ -225,19 +238,26 @@ class Turning:
 
     async def _whole(self, hosted: Hosted, message: ReceivedMessage) -> bool:
         """See a message to its end, however often the store fails; False where we stop."""
-        left = self._left.pop(event_key(hosted.name, message), None)
-        if left is not None and left.turns and await self._taken_up(hosted, message, left):
-            return True
+        event = event_key(hosted.name, message)
+        left = self._left.pop(event, None)
+        begun: Begun | None = () if left is None else left.turns
+        over = set[str]()
         stale: _StaleError | None = None
         while self._host.ready:
             try:
-                if stale is not None:
-                    await self._forget(stale.turn)
-                    if not await self._events.is_ours(event_key(hosted.name, message)):
-                        return True
-                return await self._turned(hosted, message, stale)
+                if begun is None and (begun := await self._events.ours(event)) is None:
+                    return True
+                if stale is not None and not await self._forget(event, stale.turn):
+                    return True
+                if await self._taken_up(hosted, message, begun, over):
+                    return True
+                return await self._turned(hosted, message, stale, over)
             except _StaleError as error:
                 stale = error
+            except _TakenError:
+                if event in self._left:
+                    return True  # it was taken over here as well, and waits in this queue again
+                begun = None
             except LaneFullError:
                 await asyncio.sleep(AGAIN_SECONDS)
             except StoreError as error:
@@ -245,14 +265,47 @@ class Turning:
                 await asyncio.sleep(AGAIN_SECONDS)
         return False
 
-    async def _forget(self, turn: Turn) -> None:
-        """Take back what a turn has said that begins anew: nothing but its message was kept."""
+    async def _forget(self, event: EventKey, turn: Turn) -> bool:
+        """Take back what a turn has said that begins anew: nothing but its message was kept.
+
+        Returns:
+            False where its event is another gateway's by now: so is what was kept of it.
+        """
         async with self._host[LANES].hold(turn.session):
+            if await self._events.ours(event) is None:
+                return False
             await self._host[CONVERSATIONS].forget(turn.session, turns={turn.id})
+        return True
+
+    async def _check(self, event: EventKey, over: set[str]) -> None:
+        """Make sure, in the lane, that an event is ours, and that no turn but `over` was begun.
+
+        Whoever takes it over from here on takes the lane before anything else, and nothing more
+        is committed by a turn that had it before.
+
+        Raises:
+            _TakenError: It is not, or another gateway has begun a turn.
+            StoreError: That cannot be read.
+        """
+        begun = await self._events.ours(event)
+        if begun is None or event in self._left or not {turn for turn, *_ in begun} <= over:
+            raise _TakenError
 
     async def _turned(
-        self, hosted: Hosted, message: ReceivedMessage, stale: _StaleError | None
+        self,
+        hosted: Hosted,
+        message: ReceivedMessage,
+        stale: _StaleError | None,
+        over: set[str],
     ) -> bool:
+        """Have a turn of a message, and say what came of it; False where we stop.
+
+        Args:
+            hosted: The channel.
+            message: The message.
+            stale: The turn that this one takes the place of; None for the first.
+            over: The turns of the event that commit nothing more; this one's is added.
+        """
         if word := command_of(hosted, message):
             if word == "new":
                 await self._beginnings.begin(hosted, message)
@@ -260,6 +313,9 @@ class Turning:
             await self._finish(hosted, message, told)
             return True
         principal, origin, request = hosted.asked(message)
+        event = event_key(hosted.name, message)
+        if self._events.shared:
+            request = replace(request, once_held=lambda _: self._check(event, over))
         try:
             handle = self._host.start_turn(principal, origin, request)
         except TurnError as error:
@@ -269,25 +325,16 @@ class Turning:
             return True
         # Handed over before the turn goes on: nothing of it is committed without this.
         turn = handle.turn
-        self._events.begun(event_key(hosted.name, message), turn.id, str(turn.session))
+        self._events.begun(event, turn.id, str(turn.session))
+        over.add(turn.id)
         handle.detach()
         again = 0 if stale is None else stale.again
         live = self._live(hosted, message, handle, "" if stale is None else stale.live)
         typing = Typing(self._host, hosted, hosted.address(message))
-        asked = False
         try:
-            async for event in handle.events:
-                if event.type == "text":
-                    if live is not None:
-                        typing.close()
-                        live.feed(event.data["text"])
-                elif event.type == "approval" and event.data.get("state") == "pending":
-                    typing.close()
-                    if not asked:
-                        asked = True
-                        await self._tell_of_waiting_call(hosted, message, event.data, live)
+            await self._show(hosted, message, handle, live, typing)
             await handle.wait()
-        except (LaneFullError, StoreError):
+        except (LaneFullError, StoreError, _TakenError):
             raise
         except TurnCancelledError:
             # Before it had begun: by the end of the gateway, or by an operator.
@@ -306,6 +353,27 @@ class Turning:
             raise _StaleError(turn, shown.get("live", ""), again + 1)
         await self._finish(hosted, message, said_of(turn), **shown)
         return True
+
+    async def _show(
+        self,
+        hosted: Hosted,
+        message: ReceivedMessage,
+        handle: TurnHandle,
+        live: Live | None,
+        typing: Typing,
+    ) -> None:
+        """Show what a turn says while it runs, and that a call of it waits for an approval."""
+        asked = False
+        async for event in handle.events:
+            if event.type == "text":
+                if live is not None:
+                    typing.close()
+                    live.feed(event.data["text"])
+            elif event.type == "approval" and event.data.get("state") == "pending":
+                typing.close()
+                if not asked:
+                    asked = True
+                    await self._tell_of_waiting_call(hosted, message, event.data, live)
 
     async def _tell_of_waiting_call(
         self,
@@ -404,24 +472,34 @@ class Turning:
 
     # -- after a stop ------------------------------------------------------
 
-    async def _taken_up(self, hosted: Hosted, message: ReceivedMessage, left: Left) -> bool:
+    async def _taken_up(
+        self, hosted: Hosted, message: ReceivedMessage, begun: Begun, over: set[str]
+    ) -> bool:
         """Go on with a message whose turn another run of a gateway had begun.
 
         What is committed decides: its answer is delivered; without one the peer is told; and
         where not even the message is there, the turn is started anew.
+
+        Args:
+            hosted: The channel.
+            message: The message.
+            begun: The turns.
+            over: Those of them that are passed over, and get to be.
         """
-        for turn, session, live in left.turns:
+        for turn, session, live in begun:
+            if turn in over:
+                continue
+            history: Sequence[Message] = ()
             try:
-                history = await self._host[CONVERSATIONS].history(
-                    SessionKey.parse(session), turns=HISTORY
-                )
+                history = await self._committed(session)
+            except (LaneFullError, StoreUnavailableError):
+                raise
             except HookgateError as error:
                 self._host.log.warning(
                     "a message is answered anew, since its session cannot be read",
                     channel=hosted.name,
                     error=str(error),
                 )
-                return False
             own = [one for one in history if one.turn == turn]
             if own:
                 answer = kept_answer(own)
@@ -429,4 +507,12 @@ class Turning:
                     hosted, message, INTERRUPTED if answer is None else answer, live=live
                 )
                 return True
+            over.add(turn)
         return False
+
+    async def _committed(self, session: str) -> Sequence[Message]:
+        """Return what was said in a session, behind which no turn that was begun says more."""
+        key = SessionKey.parse(session)
+        # The gateway that has begun it may run, and not have been heard of for a while.
+        async with self._host[LANES].hold(key):
+            return await self._host[CONVERSATIONS].history(key, turns=HISTORY)

@@ -376,6 +376,10 @@ class TurnRequest:
             hold the same as text.
         counts: Whether the provider is to count its tokens, in the place of an answer; they come in
             one event ``counted`` whose value is a `TokenCount`. Only of a verbatim request.
+        once_held: Awaited each time that the turn has got its lane, before it reads or commits
+            anything. What it raises ends the turn, and nothing of it is kept. For an entry path
+            whose message may be another gateway's to answer by then: who holds the lane after this
+            one finds what it has committed, and this one commits nothing more.
     """
 
     content: str
@@ -400,6 +404,7 @@ class TurnRequest:
     raw: Raw | None = field(default=None, repr=False)
     embed: Embed | None = field(default=None, repr=False)
     counts: bool = False
+    once_held: Callable[[Turn], Awaitable[None]] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

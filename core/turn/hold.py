@@ -105,6 +105,8 @@ class TurnRun:
         turn = self._turn
         async with self._turns.lanes.alone(turn) as lease:
             turn.fence = lease.fence
+            if self._request.once_held is not None:
+                await self._request.once_held(turn)
             if not self._received:
                 await self._receive()
             taint = turn.extra_taint

@@ -118,6 +118,10 @@ class Leases:
 EventKey: TypeAlias = tuple[str, str, str]
 """What names an event: channel, account, and the platform's id of it."""
 
+Begun: TypeAlias = tuple[tuple[str, str, str], ...]
+"""Turns of an event: of each its id, its session, and the id of the message that shows its answer.
+"""
+
 PRUNED = 5000
 """So many events are forgotten in one transaction at most."""
 
@@ -155,16 +159,19 @@ class Left:
     Attributes:
         channel: The channel.
         message: The message.
-        turns: Turn, session, and id of the message that showed the answer, of each.
+        turns: Those turns.
     """
 
     channel: str
     message: ReceivedMessage
-    turns: tuple[tuple[str, str, str], ...]
+    turns: Begun
 
 
 class Events:
     """The events of all channels, in the store.
+
+    Attributes:
+        shared: Whether other gateways may take events over.
 
     Args:
         store: The store, with the tables of channels.
@@ -172,6 +179,7 @@ class Events:
     """
 
     def __init__(self, store: Store, leases: Leases) -> None:
+        self.shared = store.shared
         self._store = store
         self._leases = leases
         self._positions = Positions(leases.clock)
@@ -277,7 +285,7 @@ class Events:
         Raises:
             StoreError: It cannot be read.
         """
-        if not self._store.shared:
+        if not self.shared:
             return messages[0], True
         waiting = sa.and_(EVENTS.c.channel == channel, EVENTS.c.state == "waiting")
         own = {message.id: message for message in messages}
@@ -291,17 +299,19 @@ class Events:
             return None, False
         return own[row.id], row.owner == self._leases.gateway
 
-    async def is_ours(self, event: EventKey) -> bool:
-        """Whether an event still waits, and is this gateway's to answer.
+    async def ours(self, event: EventKey) -> Begun | None:
+        """Return the turns that were begun for an event; None where it is not ours to answer.
 
         Raises:
             StoreError: It cannot be read.
         """
-        if not self._store.shared:
-            return True
         mine = sa.and_(EVENTS.c.state == "waiting", EVENTS.c.owner == self._leases.gateway)
         query = sa.select(EVENTS.c.id).where(_is(event), mine)
-        return bool(await self._store.read(lambda connection: connection.execute(query).first()))
+
+        def work(connection: sa.Connection) -> Begun | None:
+            return _begun(connection, event) if connection.execute(query).first() else None
+
+        return await self._store.read(work)
 
     def begun(self, event: EventKey, turn: str, session: str) -> asyncio.Future[None]:
         """Say which turn answers an event, before anything of that turn is committed."""
@@ -380,10 +390,7 @@ class Events:
                 message = _from_json(row.message)
                 mine = {"owner": self._leases.gateway, "conversation": _conversation(message)}
                 connection.execute(sa.update(EVENTS).where(this).values(**mine))
-                turns = sa.select(TURNS).where(_answers((row.channel, row.account, row.id)))
-                begun = tuple(
-                    (one.turn, one.session, one.live) for one in connection.execute(turns).all()
-                )
+                begun = _begun(connection, (row.channel, row.account, row.id))
                 found.append(Left(row.channel, message, begun))
             return found
 
@@ -438,6 +445,11 @@ def _is(event: EventKey) -> sa.ColumnElement[bool]:
 def _answers(event: EventKey) -> sa.ColumnElement[bool]:
     row = TURNS.c
     return sa.and_(row.channel == event[0], row.account == event[1], row.event == event[2])
+
+
+def _begun(connection: sa.Connection, event: EventKey) -> Begun:
+    turns = sa.select(TURNS.c.turn, TURNS.c.session, TURNS.c.live).where(_answers(event))
+    return tuple((row.turn, row.session, row.live) for row in connection.execute(turns))
 
 
 def _conversation(message: ReceivedMessage) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,16 @@ from tests.builtin_plugins.channels.test_webhooks import HEADER, SECRETS, post
 from tests.support.bot_api import BotApi
 from tests.support.telegram import Telegram
 
-from hookgate import CONVERSATIONS, STORE, Address, Gateway, ReceivedMessage, SessionKey
+from hookgate import (
+    CONVERSATIONS,
+    LANES,
+    STORE,
+    Address,
+    Gateway,
+    ReceivedMessage,
+    SessionKey,
+    Store,
+)
 from hookgate.builtin_plugins.channels import service
 from hookgate.builtin_plugins.channels.book import events as book
 from hookgate.builtin_plugins.channels.book.deliveries import Deliveries, Delivery
@@ -34,16 +43,26 @@ pytestmark = pytest.mark.slow
 
 HOLDER = Path(__file__).with_name("lane_holder.py")
 
-SHORT = 1.5
-"""Seconds of a lease here."""
+STOPPED = (
+    "UPDATE channels_lease SET until = 0",
+    "UPDATE storage_lanes SET until = clock_timestamp() - interval '1 s'",
+)
+"""What others see of a gateway that was not heard of for as long as its leases last."""
 
 
 @pytest.fixture(autouse=True)
-def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (book, service):
-        monkeypatch.setattr(module, "LEASE_SECONDS", SHORT)
-    monkeypatch.setattr(lanes, "TERM_SECONDS", SHORT)
-    monkeypatch.setattr(lanes, "RENEW_SECONDS", SHORT / 5)
+def leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gateways look often, and none has stopped because the machine is slow: `stopped` says so."""
+    monkeypatch.setattr(book, "LEASE_SECONDS", 600.0)
+    monkeypatch.setattr(service, "LEASE_SECONDS", 1.0)
+    for name in ("TERM_SECONDS", "LOST_SECONDS"):
+        monkeypatch.setattr(lanes, name, 600.0)
+
+
+async def stopped(store: Store) -> None:
+    """Let every gateway on a store have been unheard of for as long as its leases last."""
+    for statement in STOPPED:
+        await store.write(lambda c, what=statement: c.exec_driver_sql(what) and None)
 
 
 def echo() -> ScriptedModel:
@@ -76,6 +95,10 @@ async def test_one_polls_and_the_other_goes_on_where_it_stops(
     assert api.said() == [f"re: m{number}" for number in range(7)]
 
 
+LOOKED = "SELECT until FROM channels_lease WHERE holder <> 'gateway_that_runs'"
+"""Another one each time that the gateway has said that it runs, before it looks at the others."""
+
+
 async def test_what_a_gateway_has_left_is_seen_to_by_another(url: str, tmp_path: Path) -> None:
     bell = Bell(HEADER)
     async with gateway(url, tmp_path / "a", bell, secrets=SECRETS) as one:
@@ -85,11 +108,12 @@ async def test_what_a_gateway_has_left_is_seen_to_by_another(url: str, tmp_path:
         events, deliveries = Events(store, other), Deliveries(store, other)
         await events.take("bell", [ReceivedMessage(id="e1", content="left", peer="ada")])
         await deliveries.add([Delivery(address=Address("bell", "x", "bob"), content="left too")])
-        # As long as it is heard of, nobody touches what is its own.
-        for _ in range(3):
-            await asyncio.sleep(SHORT / 3)
-            await other.beat()
+        # As long as it is heard of, nobody touches what is its own, however often they look.
+        looked = set[int]()
+        while len(looked) < 4:
+            looked.add(await store.read(lambda c: c.exec_driver_sql(LOOKED).scalar() or 0))
         assert bell.said == []
+        await stopped(store)
         await bell.until(lambda: len(bell.said) == 2)
     assert sorted(bell.said) == [("ada", "re: left"), ("bob", "left too")]
     assert KEY not in str(bell.said)
@@ -222,10 +246,9 @@ async def test_what_another_gateway_has_taken_over_is_left_to_it(url: str, tmp_p
 
 
 async def test_a_message_waits_for_an_earlier_one_that_another_gateway_has(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    url: str, tmp_path: Path
 ) -> None:
     bell = Bell(HEADER)
-    monkeypatch.setattr(book, "LEASE_SECONDS", 600.0)
     async with webhook(url, tmp_path / "a", bell, echo()) as one:
         store = one.gateway.host[STORE]
         other = Leases(store, one.gateway.host.clock, "gateway_that_runs")
@@ -245,6 +268,85 @@ async def test_a_message_waits_for_an_earlier_one_that_another_gateway_has(
     assert bell.said[2:] == [("ada", "re: later")]
 
 
+class Stall:
+    """Holds up the first call of something, until it may go on."""
+
+    def __init__(self) -> None:
+        self.reached, self.over = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self) -> None:
+        first = not self.reached.is_set()
+        self.reached.set()
+        if first:
+            await self.over.wait()
+
+    def before(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        async def stalled(*args: Any, **more: Any) -> Any:
+            await self()
+            return await method(*args, **more)
+
+        return stalled
+
+    def before_lane(self, hold: Callable[..., Any]) -> Callable[..., Any]:
+        @asynccontextmanager
+        async def stalled(*args: Any, **more: Any) -> AsyncIterator[Any]:
+            await self()
+            async with hold(*args, **more) as lease:
+                yield lease
+
+        return stalled
+
+
+@pytest.mark.parametrize(
+    ("where", "told", "kept"),
+    [
+        ("before its lane", "re: hello", ["hello", "re: hello"]),
+        ("before its message is kept", "re: hello", ["hello", "re: hello"]),
+        ("before its model answers", INTERRUPTED, ["hello"]),
+        ("before it is done", "re: hello", ["hello", "re: hello"]),
+    ],
+)
+async def test_a_gateway_that_stalls_and_goes_on_keeps_and_says_nothing_a_second_time(
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    where: str,
+    told: str,
+    kept: list[str],
+) -> None:
+    # Nor is it heard of while it is held up.
+    monkeypatch.setattr(service, "LEASE_SECONDS", 600.0)
+    monkeypatch.setattr(lanes, "RENEW_SECONDS", 600.0)
+    bells, stall = (Bell(HEADER), Bell(HEADER)), Stall()
+
+    def answer(request: ModelRequest) -> list[Any]:
+        first = [stall] if where == "before its model answers" else []
+        return [*first, *say(f"re: {request.messages[-1].text}")]
+
+    async with webhook(url, tmp_path / "a", bells[0], ScriptedModel(answer)) as a:
+        host = a.gateway.host
+        if where == "before its lane":
+            monkeypatch.setattr(host[LANES], "hold", stall.before_lane(host[LANES].hold))
+        if where == "before its message is kept":
+            kept_by = host[CONVERSATIONS]
+            monkeypatch.setattr(kept_by, "append", stall.before(kept_by.append))
+        if where == "before it is done":
+            monkeypatch.setattr(Events, "finish", stall.before(Events.finish))
+        assert await post(a, event(1, "hello"), {"X-Key": KEY}) == 200
+        await stall.reached.wait()
+        await stopped(host[STORE])
+        async with webhook(url, tmp_path / "b", bells[1], echo()) as b:
+            await bells[1].until(lambda: bells[1].said)
+            stall.over.set()
+            # Its turn comes behind the one that was held up, and at the same gateway.
+            assert await post(a, event(2, "more"), {"X-Key": KEY}) == 200
+            await bells[0].until(lambda: bells[0].said)
+            said = await said_in(b.gateway, "ada")
+    assert bells[1].said == [("ada", told)]
+    assert bells[0].said == [("ada", "re: more")]
+    assert said == [*kept, "more", "re: more"]
+
+
 @pytest.mark.timeout(300)
 async def test_what_a_killed_gateway_had_begun_is_taken_up_and_its_session_goes_on(
     url: str, tmp_path: Path
@@ -252,7 +354,7 @@ async def test_what_a_killed_gateway_had_begun_is_taken_up_and_its_session_goes_
     bell = Bell(HEADER)
     async with webhook(url, tmp_path / "b", bell, echo()) as b:
         holder = await asyncio.create_subprocess_exec(
-            *(sys.executable, str(HOLDER), url, str(tmp_path / "a"), str(SHORT)),
+            *(sys.executable, str(HOLDER), url, str(tmp_path / "a")),
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": str(HOLDER.parents[3])},
         )
@@ -268,6 +370,8 @@ async def test_what_a_killed_gateway_had_begun_is_taken_up_and_its_session_goes_
         finally:
             holder.kill()
             await holder.wait()
+        assert bell.said == []
+        await stopped(b.gateway.host[STORE])
         await bell.until(lambda: len(bell.said) == 2)
         said = await said_in(b.gateway, "ada")
     assert bell.said == [("ada", INTERRUPTED), ("ada", "re: and this")]
