@@ -94,13 +94,12 @@ class Plugin:
             keep=self._settings.metrics.keep,
             secrets=host.secrets,
         )
-        loop = asyncio.get_running_loop()
-
-        def failed(error: OSError) -> None:
-            why = f"records of metrics were lost: {error}"
-            loop.call_soon_threadsafe(host.standing("audit.metrics").bad, why)
-
-        return JsonLinesWriter(file, failed=failed)
+        standing = host.standing("audit.metrics")
+        return JsonLinesWriter(
+            file,
+            failed=lambda error: standing.bad(f"records of metrics cannot be written: {error}"),
+            worked=standing.good,
+        )
 
     async def _made_sealer(self, host: Host) -> Sealer:
         former = await asyncio.to_thread(self._former_sealers)

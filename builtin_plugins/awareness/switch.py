@@ -249,14 +249,13 @@ class CardSwitch:
 
     def _opened(self, host: Host, path: Path) -> JsonLinesWriter:
         records = self.settings.records
-        loop = asyncio.get_running_loop()
-
-        def failed(error: OSError) -> None:
-            why = f"records of turns were lost: {error}"
-            loop.call_soon_threadsafe(host.standing(RECORDS).bad, why)
-
         file = JsonLines(path, max_bytes=records.max_bytes, keep=records.keep, secrets=host.secrets)
-        return JsonLinesWriter(file, failed=failed)
+        standing = host.standing(RECORDS)
+        return JsonLinesWriter(
+            file,
+            failed=lambda error: standing.bad(f"records of turns cannot be written: {error}"),
+            worked=standing.good,
+        )
 
     async def _read_state(self, host: Host) -> SwitchState:
         try:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import resource
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.builtin_plugins.turns import KnownSecrets
 
+from hookgate.kit import json_lines
 from hookgate.kit.json_lines import JsonLines, JsonLinesWriter, read_json_lines
 
 if TYPE_CHECKING:
@@ -182,3 +184,50 @@ async def test_what_is_added_is_written_without_a_flush(tmp_path: Path) -> None:
         written.clear()
         assert [record["n"] for record in read_json_lines(path)] == list(range(number + 1))
     await writer.close()
+
+
+async def test_what_a_full_disk_did_not_take_is_written_by_itself_once_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_lines, "GATHER_SECONDS", 0)
+    monkeypatch.setattr(json_lines, "AGAIN_SECONDS", 0)
+    path, room = tmp_path / "m", [0, 3, 0, 5]
+    told: asyncio.Queue[str] = asyncio.Queue()
+
+    class Full(JsonLines):
+        def _append(self, text: bytes | bytearray) -> None:
+            if not room:
+                return super()._append(text)
+            assert self._file is not None
+            lines = text.splitlines(keepends=True)
+            self._file.write(b"".join(lines[: room[0]]) + b'{"n": 99')
+            self.appended += min(len(lines), room.pop(0))
+            self._close()
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    file = Full(path, max_bytes=10_000, keep=0, secrets=KnownSecrets())
+    writer = JsonLinesWriter(
+        file,
+        failed=lambda error: told.put_nowait(str(error)),
+        worked=lambda: told.put_nowait("good"),
+        capacity=12,
+    )
+    for number in range(15):
+        writer.add({"n": number})
+    async with asyncio.timeout(30):
+        said = [await told.get() for _ in range(5)]
+    assert [one == "good" for one in said] == [False] * 4 + [True]
+    writer.add({"n": 15})
+    await writer.close()
+    assert [one["n"] for one in read_json_lines(path) if "n" in one] == list(range(3, 16))
+    assert told.empty(), "what goes on well is not said each time"
+
+
+async def test_a_file_that_cannot_be_written_holds_nobody_up_who_closes(tmp_path: Path) -> None:
+    failed: list[OSError] = []
+    (tmp_path / "m").mkdir()
+    file = JsonLines(tmp_path / "m", max_bytes=10_000, keep=0, secrets=KnownSecrets())
+    writer = JsonLinesWriter(file, failed=failed.append)
+    writer.add({"n": 1})
+    await writer.close()
+    assert [type(one) for one in failed] == [IsADirectoryError]

@@ -10,7 +10,7 @@ import asyncio
 import errno
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from io import FileIO
 from pathlib import Path
 from threading import Lock
@@ -32,6 +32,9 @@ class JsonLines:
         max_bytes: It is put aside, and a new one begun, before it grows past this.
         keep: So many files that were put aside are kept.
         secrets: Masks what must not be seen. People send such files around.
+
+    Attributes:
+        appended: How many records the last `write` has appended, all of them where it returned.
     """
 
     def __init__(self, path: Path, *, max_bytes: int, keep: int, secrets: Secrets) -> None:
@@ -42,6 +45,7 @@ class JsonLines:
         self._file: FileIO | None = None
         self._size = 0
         self._lock = Lock()
+        self.appended = 0
 
     def write(self, *records: Mapping[str, Any]) -> None:
         """Append records.
@@ -55,6 +59,7 @@ class JsonLines:
             texts = [masked_json(self._secrets, text) for text in texts]
         lines = deque([text + b"\n" for text in texts])
         with self._lock:
+            self.appended = 0
             while lines:
                 if self._file is None:
                     self._open()
@@ -74,6 +79,7 @@ class JsonLines:
             self._close()
             raise
         self._size += written
+        self.appended += text.count(b"\n", 0, written)
         if written < len(text):
             # A full disk takes a part. Opened again, the torn line is ended first.
             self._close()
@@ -117,24 +123,37 @@ class JsonLines:
 GATHER_SECONDS = 1.0
 """How long the first record waits for others: to wake a thread costs ten times a line."""
 
+AGAIN_SECONDS = 10.0
+"""How long records wait that could not be written: a disk may have room again."""
+
 
 class JsonLinesWriter:
     """Hands records to a `JsonLines` on a thread: as many at once as come within a moment.
 
+    What cannot be written waits, and is tried again by itself.
+
     Args:
         file: Where they go.
-        failed: Told that records were lost, and why.
+        failed: Told that records cannot be written, and why, each time that it is tried.
+        worked: Told once all that waited has been written after that.
         capacity: Records that may wait; the oldest is dropped when there are more.
     """
 
     def __init__(
-        self, file: JsonLines, *, failed: Callable[[OSError], None], capacity: int = 10_000
+        self,
+        file: JsonLines,
+        *,
+        failed: Callable[[OSError], None],
+        worked: Callable[[], None] = lambda: None,
+        capacity: int = 10_000,
     ) -> None:
         self._file = file
         self._failed = failed
+        self._worked = worked
+        self._is_bad = False
         self._waiting: deque[Mapping[str, Any]] = deque(maxlen=capacity)
         self._timer: asyncio.TimerHandle | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[bool] | None = None
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Take one record; never waits."""
@@ -143,11 +162,11 @@ class JsonLinesWriter:
             self._timer = asyncio.get_running_loop().call_later(GATHER_SECONDS, self._begin)
 
     async def flush(self) -> None:
-        """Wait until all that was added has been written, or lost."""
+        """Wait until all that was added has been written, or could not be."""
         if self._task is not None:
             await asyncio.wait([self._task])
-        while self._waiting:
-            await self._hand_over()
+        while self._waiting and await self._hand_over():
+            pass
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -165,18 +184,26 @@ class JsonLinesWriter:
     def _go_on(self, _: asyncio.Task[None]) -> None:
         """Have a moment pass for what has come meanwhile, too."""
         if self._waiting and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(GATHER_SECONDS, self._begin)
+            wait = AGAIN_SECONDS if self._is_bad else GATHER_SECONDS
+            self._timer = asyncio.get_running_loop().call_later(wait, self._begin)
 
-    async def _hand_over(self) -> None:
+    async def _hand_over(self) -> bool:
+        """Write what waits; say whether that was possible."""
         records = list(self._waiting)
         self._waiting.clear()
-        await asyncio.to_thread(self._write, records)
-
-    def _write(self, records: Sequence[Mapping[str, Any]]) -> None:
         try:
-            self._file.write(*records)
+            await asyncio.to_thread(self._file.write, *records)
         except OSError as error:
+            left = [*records[self._file.appended :], *self._waiting]
+            self._waiting.clear()
+            self._waiting.extend(left)
+            self._is_bad = True
             self._failed(error)
+            return False
+        if self._is_bad:
+            self._is_bad = False
+            self._worked()
+        return True
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
