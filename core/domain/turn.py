@@ -211,7 +211,6 @@ class Origin:
 
 
 @lru_cache(maxsize=4096)
-@lru_cache(maxsize=4096)
 def key_text(*parts: str) -> str:
     """Return the names of one identity as one text: no two identities have the same.
 
