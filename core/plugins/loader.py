@@ -18,8 +18,7 @@ from hookgate.core.domain.errors import ConfigError, HookgateError, PluginError,
 from hookgate.core.domain.ports import Key
 from hookgate.core.hooks.dispatch import contracts_of, tightened
 from hookgate.core.host import PluginInfo
-from hookgate.core.plugins.checks import Manager, idle_hooks, problems_with
-from hookgate.core.plugins.publication import Published, prefix_of
+from hookgate.core.plugins.checks import Manager, Published, idle_hooks, prefix_of, problems_with
 from hookgate.core.plugins.sources import Candidate, content_of
 from hookgate.core.registry.admission import SANDBOX_RUNNER
 from hookgate.core.settings.schema import HookSettings, Section, Settings
