@@ -181,7 +181,7 @@ class JsonLinesWriter:
         self._task = asyncio.get_running_loop().create_task(self._hand_over(), name="json_lines")
         self._task.add_done_callback(self._go_on)
 
-    def _go_on(self, _: asyncio.Task[None]) -> None:
+    def _go_on(self, _: asyncio.Task[bool]) -> None:
         """Have a moment pass for what has come meanwhile, too."""
         if self._waiting and self._timer is None:
             wait = AGAIN_SECONDS if self._is_bad else GATHER_SECONDS
