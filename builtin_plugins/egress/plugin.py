@@ -9,8 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from hookgate import EGRESS, Host, Key
-from hookgate.builtin_plugins.egress.service import CheckedEgress
-from hookgate.builtin_plugins.egress.settings import EgressSettings
+from hookgate.builtin_plugins.egress.service import CheckedEgress, EgressSettings
 from hookgate.hookspecs import hookimpl
 
 AHEAD_SECONDS = 2.0

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.builtin_plugins.egress.upstream import TLS, Upstream, upstream
 
-from hookgate.builtin_plugins.egress.service import CheckedEgress
-from hookgate.builtin_plugins.egress.settings import EgressSettings
+from hookgate.builtin_plugins.egress.service import CheckedEgress, EgressSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence

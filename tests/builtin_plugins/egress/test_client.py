@@ -15,8 +15,7 @@ from tests.builtin_plugins.egress.upstream import TLS, Hit, redirect, respond, u
 
 from hookgate import EgressDeniedError, EgressFailedError
 from hookgate.builtin_plugins.egress import plugin, service
-from hookgate.builtin_plugins.egress.service import CheckedEgress
-from hookgate.builtin_plugins.egress.settings import EgressSettings
+from hookgate.builtin_plugins.egress.service import CheckedEgress, EgressSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

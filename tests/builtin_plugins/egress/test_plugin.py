@@ -9,7 +9,7 @@ from tests.builtin_plugins.turns import make_host
 
 from hookgate import EgressDeniedError
 from hookgate.builtin_plugins.egress.plugin import Plugin
-from hookgate.builtin_plugins.egress.settings import EgressSettings
+from hookgate.builtin_plugins.egress.service import EgressSettings
 from hookgate.ports import EGRESS
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from tests.builtin_plugins.egress.test_off_grant import TABLE
 from tests.builtin_plugins.egress.upstream import Hit, Upstream, redirect, respond, upstream
 from tests.builtin_plugins.wasm.folders import relay, tool, write_plugin
 
-from hookgate.builtin_plugins.egress.service import CheckedEgress
-from hookgate.builtin_plugins.egress.settings import EgressSettings
+from hookgate.builtin_plugins.egress.service import CheckedEgress, EgressSettings
 from hookgate.builtin_plugins.wasm.guests import Guests, LoadedPlugin
 from hookgate.builtin_plugins.wasm.packages.folders import read_package
 from hookgate.builtin_plugins.wasm.settings import WasmSettings
