@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hookgate.builtin_plugins.embedding.onnx import QUERY_GRAPH
-from hookgate.builtin_plugins.embedding.readings import WHOLE
-from hookgate.builtin_plugins.embedding.service import plan_batches
+from hookgate.builtin_plugins.embedding.service import WHOLE, plan_batches
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 
 Floats: TypeAlias = npt.NDArray[np.float32]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hookgate import EmbeddingError
-from hookgate.builtin_plugins.embedding.readings import TextReading, Tokens
+from hookgate.builtin_plugins.embedding.service import TextReading, Tokens
 from hookgate.builtin_plugins.embedding.worker import PreparedText
 from hookgate.kit.modules import np
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from hookgate import Egress, EgressDeniedError, EgressError, EmbeddingError
-from hookgate.builtin_plugins.embedding.readings import TextReading
+from hookgate.builtin_plugins.embedding.service import TextReading
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 from hookgate.kit.durations import retry_after
 from hookgate.kit.modules import httpx

@@ -10,8 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hookgate import EmbeddingError
-from hookgate.builtin_plugins.embedding.readings import TextReading
-from hookgate.builtin_plugins.embedding.service import plan_batches
+from hookgate.builtin_plugins.embedding.service import TextReading, plan_batches
 
 if TYPE_CHECKING:
     import numpy as np

@@ -26,7 +26,7 @@ from benchmarks.discovery import (
 from benchmarks.discovery._tool_sets import METRICS, Question
 from benchmarks.discovery._vectors import Vectors
 
-from hookgate.builtin_plugins.embedding.readings import TextReading
+from hookgate.builtin_plugins.embedding.service import TextReading
 from hookgate.builtin_plugins.embedding.worker import PreparedText
 
 ROOT = Path(__file__).parent.parent.parent

@@ -8,7 +8,7 @@ import pytest
 
 from hookgate import EmbeddingError
 from hookgate.builtin_plugins.embedding.onnx import OnnxModel, find_files
-from hookgate.builtin_plugins.embedding.readings import TextReading
+from hookgate.builtin_plugins.embedding.service import TextReading
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 from hookgate.builtin_plugins.embedding.worker import PreparedText
 

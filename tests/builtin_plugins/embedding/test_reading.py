@@ -6,8 +6,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pytest
 
-from hookgate.builtin_plugins.embedding.readings import WHOLE, TextReading, Tokens
-from hookgate.builtin_plugins.embedding.service import READ_TOKENS, CachedEmbedder
+from hookgate.builtin_plugins.embedding.service import (
+    READ_TOKENS,
+    WHOLE,
+    CachedEmbedder,
+    TextReading,
+    Tokens,
+)
 from hookgate.ports import embed_parts
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from hookgate import EmbeddingError
-from hookgate.builtin_plugins.embedding.readings import TextReading
-from hookgate.builtin_plugins.embedding.service import CachedEmbedder, NoEngine
+from hookgate.builtin_plugins.embedding.service import CachedEmbedder, NoEngine, TextReading
 
 
 class SlowEngine:

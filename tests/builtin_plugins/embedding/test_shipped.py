@@ -17,8 +17,7 @@ from tests.support.script import until
 from hookgate import EmbeddingError
 from hookgate.builtin_plugins.awareness.selection.router import examples
 from hookgate.builtin_plugins.embedding.onnx import OnnxModel
-from hookgate.builtin_plugins.embedding.readings import TextReading
-from hookgate.builtin_plugins.embedding.service import CachedEmbedder
+from hookgate.builtin_plugins.embedding.service import CachedEmbedder, TextReading
 from hookgate.builtin_plugins.embedding.stock import SHIPPED, ShippedVectors, key_of
 from hookgate.builtin_plugins.embedding.worker import ThreadEngine
 from hookgate.core.settings.schema import Settings
