@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hookgate import Capability, CapabilityDetail, PartStanding, StoreError
 from hookgate.builtin_plugins.inventory.record import CapabilityRecord, problem_of, readable
-from hookgate.builtin_plugins.inventory.sources.source import (
+from hookgate.builtin_plugins.inventory.sources import (
     CapabilityChange,
     RuntimeDisconnectedError,
     RuntimeSource,

@@ -12,7 +12,7 @@ from hookgate import Invocation, NotAllowedError, OperationModel, Principal, Tur
 from hookgate.builtin_plugins.inventory.multiplexer import SourceStatus
 from hookgate.builtin_plugins.inventory.record import Button, CapabilityRecord, Kind, affordance
 from hookgate.builtin_plugins.inventory.service import Inventory, RecordFilter
-from hookgate.builtin_plugins.inventory.sources.source import Action, CapabilityInstall
+from hookgate.builtin_plugins.inventory.sources import Action, CapabilityInstall
 from hookgate.builtin_plugins.inventory.switches import NATIVE
 from hookgate.builtin_plugins.inventory.writing.writes import Writes
 

@@ -10,18 +10,18 @@ from hookgate import EGRESS, Host, Operation, Routes, ToolCall, Turn, Verdict, o
 from hookgate.builtin_plugins.inventory.operations import InventoryOperations
 from hookgate.builtin_plugins.inventory.service import Opened, opened
 from hookgate.builtin_plugins.inventory.settings import InventorySettings, Runtime
+from hookgate.builtin_plugins.inventory.sources import (
+    DISCONNECTED,
+    UNSUPPORTED,
+    RuntimeSource,
+    inventory_sources,
+)
 from hookgate.builtin_plugins.inventory.sources.claude_code import ClaudeCodeSource
 from hookgate.builtin_plugins.inventory.sources.codex import CodexSource
 from hookgate.builtin_plugins.inventory.sources.hermes import HermesSource
 from hookgate.builtin_plugins.inventory.sources.native import NativeSource
 from hookgate.builtin_plugins.inventory.sources.openclaw import PORT, OpenClawSource
 from hookgate.builtin_plugins.inventory.sources.openclaw_link import OpenClawLink
-from hookgate.builtin_plugins.inventory.sources.source import (
-    DISCONNECTED,
-    UNSUPPORTED,
-    RuntimeSource,
-    inventory_sources,
-)
 from hookgate.builtin_plugins.inventory.switches import Keeping
 from hookgate.builtin_plugins.inventory.writing.writes import REFUSED
 from hookgate.hookspecs import hookimpl

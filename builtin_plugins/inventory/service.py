@@ -43,7 +43,7 @@ from hookgate.builtin_plugins.inventory.record import (
     derived_writable,
 )
 from hookgate.builtin_plugins.inventory.settings import InventorySettings
-from hookgate.builtin_plugins.inventory.sources.source import (
+from hookgate.builtin_plugins.inventory.sources import (
     RuntimeDisconnectedError,
     RuntimeSource,
     UnknownCapabilityError,

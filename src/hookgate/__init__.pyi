@@ -3,7 +3,7 @@
 from hookgate.builtin_plugins.inventory.record import (
     CapabilityRecord as CapabilityRecord,
 )
-from hookgate.builtin_plugins.inventory.sources.source import (
+from hookgate.builtin_plugins.inventory.sources import (
     CapabilityChange as CapabilityChange,
     CapabilityInstall as CapabilityInstall,
     RuntimeDisconnectedError as RuntimeDisconnectedError,

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Kind, Status
-from hookgate.builtin_plugins.inventory.sources.files import Home, Skills, projects_of, texts_of
-from hookgate.builtin_plugins.inventory.sources.source import (
+from hookgate.builtin_plugins.inventory.sources import (
     CapabilityChange,
     UnsupportedCapabilityWriteError,
     built_ins,
@@ -18,6 +17,7 @@ from hookgate.builtin_plugins.inventory.sources.source import (
     extension,
     skill_record,
 )
+from hookgate.builtin_plugins.inventory.sources.files import Home, Skills, projects_of, texts_of
 from hookgate.kit.content.files import Stamp, stamp_of
 from hookgate.kit.content.problems import ContentError
 

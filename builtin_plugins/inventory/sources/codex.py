@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Status
-from hookgate.builtin_plugins.inventory.sources.files import Home, SkillFile, Skills, projects_of
-from hookgate.builtin_plugins.inventory.sources.source import (
+from hookgate.builtin_plugins.inventory.sources import (
     CapabilityChange,
     CapabilityInstall,
     RuntimeDisconnectedError,
@@ -19,8 +18,8 @@ from hookgate.builtin_plugins.inventory.sources.source import (
     connector,
     skill_record,
 )
-from hookgate.builtin_plugins.inventory.writing import toml_text
-from hookgate.builtin_plugins.inventory.writing.edits import Edit
+from hookgate.builtin_plugins.inventory.sources.files import Home, SkillFile, Skills, projects_of
+from hookgate.builtin_plugins.inventory.writing import Edit, toml_text
 from hookgate.builtin_plugins.inventory.writing.transcoder import transcode
 from hookgate.settings import locate
 

@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Status
-from hookgate.builtin_plugins.inventory.sources.files import (
-    Home,
-    SkillFile,
-    Skills,
-    texts_of,
-    truth,
-)
-from hookgate.builtin_plugins.inventory.sources.source import (
+from hookgate.builtin_plugins.inventory.sources import (
     CapabilityChange,
     UnsupportedCapabilityWriteError,
     built_ins,
     connector,
     extension,
     skill_record,
+)
+from hookgate.builtin_plugins.inventory.sources.files import (
+    Home,
+    SkillFile,
+    Skills,
+    texts_of,
+    truth,
 )
 
 CONFIG = "config.yaml"

@@ -17,7 +17,7 @@ from hookgate.builtin_plugins.inventory.record import (
     record_id,
     refusal,
 )
-from hookgate.builtin_plugins.inventory.sources.source import (
+from hookgate.builtin_plugins.inventory.sources import (
     CapabilityChange,
     UnknownCapabilityError,
     UnsupportedCapabilityWriteError,

@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Status, refusal
-from hookgate.builtin_plugins.inventory.sources.files import Home, Skills, texts_of, truth
-from hookgate.builtin_plugins.inventory.sources.openclaw_link import OpenClawError, OpenClawLink
-from hookgate.builtin_plugins.inventory.sources.source import (
+from hookgate.builtin_plugins.inventory.sources import (
     CapabilityChange,
     RuntimeDisconnectedError,
     UnknownCapabilityError,
@@ -25,6 +23,8 @@ from hookgate.builtin_plugins.inventory.sources.source import (
     connector,
     skill_record,
 )
+from hookgate.builtin_plugins.inventory.sources.files import Home, Skills, texts_of, truth
+from hookgate.builtin_plugins.inventory.sources.openclaw_link import OpenClawError, OpenClawLink
 
 CONFIG = "openclaw.json"
 PORT = 18789

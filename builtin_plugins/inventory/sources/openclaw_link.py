@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from hookgate import Egress, EgressError
-from hookgate.builtin_plugins.inventory.sources.source import RuntimeDisconnectedError
+from hookgate.builtin_plugins.inventory.sources import RuntimeDisconnectedError
 from hookgate.clients import PeerLookup, canonical_address
 from hookgate.tasks import contained_task, stop
 

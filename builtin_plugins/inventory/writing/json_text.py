@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from hookgate.builtin_plugins.inventory.writing.edits import Edit, TranscodeError
+from hookgate.builtin_plugins.inventory.writing import Edit, TranscodeError
 
 _SPACE = re.compile(r"(?:\s++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+")
 _SCALAR = re.compile(r'"(?:[^"\\\x00-\x1f]++|\\.)*+"|[-+.\w]++')

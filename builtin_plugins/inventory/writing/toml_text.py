@@ -7,7 +7,7 @@ import re
 import tomllib
 from typing import Any
 
-from hookgate.builtin_plugins.inventory.writing.edits import Edit, TranscodeError
+from hookgate.builtin_plugins.inventory.writing import Edit, TranscodeError
 from hookgate.settings import locate
 
 _KEY = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""

@@ -16,16 +16,18 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hookgate.builtin_plugins.inventory.record import CapabilityRecord, affordance, refusal
-from hookgate.builtin_plugins.inventory.sources.source import (
+from hookgate.builtin_plugins.inventory.sources import (
     RuntimeDisconnectedError,
     UnsupportedCapabilityWriteError,
 )
-from hookgate.builtin_plugins.inventory.writing import json_text, toml_text, yaml_text
-from hookgate.builtin_plugins.inventory.writing.edits import (
+from hookgate.builtin_plugins.inventory.writing import (
     Edit,
     TranscodeError,
     applied,
+    json_text,
     same,
+    toml_text,
+    yaml_text,
 )
 from hookgate.kit.content.files import inside, read_text
 from hookgate.kit.content.problems import ContentError

@@ -27,7 +27,7 @@ from hookgate import (
 )
 from hookgate.builtin_plugins.inventory.multiplexer import Multiplexer
 from hookgate.builtin_plugins.inventory.record import CapabilityRecord, parse_id, refusal
-from hookgate.builtin_plugins.inventory.sources.source import (
+from hookgate.builtin_plugins.inventory.sources import (
     Action,
     CapabilityChange,
     CapabilityInstall,

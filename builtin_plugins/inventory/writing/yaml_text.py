@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from hookgate.builtin_plugins.inventory.writing.edits import Edit, TranscodeError
+from hookgate.builtin_plugins.inventory.writing import Edit, TranscodeError
 from hookgate.kit.content.problems import ContentError
 from hookgate.kit.content.yaml_reader import read_yaml
 

@@ -20,11 +20,10 @@ from tests.builtin_plugins.inventory.acme import running
 
 from hookgate import CapabilityRecord, UnsupportedCapabilityWriteError
 from hookgate.builtin_plugins.inventory.record import affordance, problem_of
-from hookgate.builtin_plugins.inventory.sources import files
+from hookgate.builtin_plugins.inventory.sources import connector, files
 from hookgate.builtin_plugins.inventory.sources.claude_code import ClaudeCodeSource
 from hookgate.builtin_plugins.inventory.sources.codex import CodexSource
 from hookgate.builtin_plugins.inventory.sources.hermes import HermesSource
-from hookgate.builtin_plugins.inventory.sources.source import connector
 
 
 def by_key(source: Any) -> dict[str, CapabilityRecord]:
@@ -303,7 +302,7 @@ def heard(event, args):
 from pathlib import Path
 from hookgate.builtin_plugins.inventory.sources.claude_code import ClaudeCodeSource
 from hookgate.builtin_plugins.inventory.sources.hermes import HermesSource
-from hookgate.builtin_plugins.inventory.sources.source import connector
+from hookgate.builtin_plugins.inventory.sources import connector
 from hookgate.builtin_plugins.inventory.sources.codex import CodexSource
 root = Path(sys.argv[1])
 sys.addaudithook(heard)

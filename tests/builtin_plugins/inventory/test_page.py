@@ -16,7 +16,7 @@ from tests.builtin_plugins.inventory.acme import record
 
 from hookgate.builtin_plugins.inventory import record as module
 from hookgate.builtin_plugins.inventory.settings import InventorySettings
-from hookgate.builtin_plugins.inventory.sources.source import inventory_sources
+from hookgate.builtin_plugins.inventory.sources import inventory_sources
 
 TEXT = PAGE.read_text(encoding="utf-8")
 

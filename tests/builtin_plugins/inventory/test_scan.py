@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.support.examples import sampled
 
-from hookgate.builtin_plugins.inventory.sources.source import CapabilityInstall
+from hookgate.builtin_plugins.inventory.sources import CapabilityInstall
 from hookgate.builtin_plugins.inventory.writing.writes import RULES, scan
 
 

@@ -24,9 +24,9 @@ from hookgate import (
     UnknownCapabilityError,
     UnsupportedCapabilityWriteError,
 )
+from hookgate.builtin_plugins.inventory.sources import CapabilityInstall
 from hookgate.builtin_plugins.inventory.sources.codex import CodexSource
-from hookgate.builtin_plugins.inventory.sources.source import CapabilityInstall
-from hookgate.builtin_plugins.inventory.writing.edits import Edit, TranscodeError
+from hookgate.builtin_plugins.inventory.writing import Edit, TranscodeError
 from hookgate.builtin_plugins.inventory.writing.transcoder import (
     BACKUP,
     transcode,

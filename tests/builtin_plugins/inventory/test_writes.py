@@ -26,7 +26,7 @@ from hookgate import (
     UnsupportedCapabilityWriteError,
     hookimpl,
 )
-from hookgate.builtin_plugins.inventory.sources.source import CapabilityInstall
+from hookgate.builtin_plugins.inventory.sources import CapabilityInstall
 from hookgate.builtin_plugins.inventory.writing.writes import scan
 from hookgate.core.domain.ports import AUDIT
 from hookgate.core.gateway.serve import listen
