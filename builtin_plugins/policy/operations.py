@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from hookgate import Invocation, OperationModel, operation
+from hookgate.builtin_plugins.policy.desk import Desk
 from hookgate.builtin_plugins.policy.desk.approvals import Choice
-from hookgate.builtin_plugins.policy.desk.desk import Desk
 from hookgate.builtin_plugins.policy.desk.grants import GrantScope, GrantState
 from hookgate.builtin_plugins.policy.desk.quarantine import Quarantine
 

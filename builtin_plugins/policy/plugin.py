@@ -26,7 +26,7 @@ from hookgate import (
     operations_of,
 )
 from hookgate.builtin_plugins.policy.bench.operations import Hits, PolicyOperations
-from hookgate.builtin_plugins.policy.desk.desk import Desk, opened
+from hookgate.builtin_plugins.policy.desk import Desk, opened
 from hookgate.builtin_plugins.policy.desk.quarantine import Quarantine
 from hookgate.builtin_plugins.policy.judge.engine import Engine, RuleOutcome
 from hookgate.builtin_plugins.policy.judge.facts import Budgets, History, facts_of
