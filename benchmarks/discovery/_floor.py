@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.discovery._stages import Stages, queries_of
 from benchmarks.discovery._vectors import Vectors
-from hookgate.builtin_plugins.discovery.index.index import IndexQuery
+from hookgate.builtin_plugins.discovery.index import IndexQuery
 from hookgate.builtin_plugins.discovery.index.relevance import Relevance, passed, tag_of
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.kit.vectors import small_talk

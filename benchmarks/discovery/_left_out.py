@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from benchmarks.discovery._stages import Stages
 from benchmarks.discovery._tool_sets import DEPTH, Run, Scores, score
+from hookgate.builtin_plugins.discovery.index import CANDIDATES, Weights, best_first, blend
 from hookgate.builtin_plugins.discovery.index.documents import (
     K1,
     B,
@@ -25,7 +26,6 @@ from hookgate.builtin_plugins.discovery.index.documents import (
     digest_of,
     weights_of,
 )
-from hookgate.builtin_plugins.discovery.index.index import CANDIDATES, Weights, best_first, blend
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 

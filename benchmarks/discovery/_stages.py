@@ -11,6 +11,7 @@ import numpy as np
 
 from benchmarks.discovery._tool_sets import DEPTH, Question, Run, ToolSet
 from benchmarks.discovery._vectors import Floats, Vectors
+from hookgate.builtin_plugins.discovery.index import Index, IndexQuery, Part
 from hookgate.builtin_plugins.discovery.index.build import Material
 from hookgate.builtin_plugins.discovery.index.documents import (
     LexicalIndex,
@@ -19,7 +20,6 @@ from hookgate.builtin_plugins.discovery.index.documents import (
     text_of,
 )
 from hookgate.builtin_plugins.discovery.index.graph import Graph
-from hookgate.builtin_plugins.discovery.index.index import Index, IndexQuery, Part
 from hookgate.builtin_plugins.discovery.learn.lessons import Learned
 from hookgate.builtin_plugins.discovery.show.entries import EDGES, FoundCapability
 from hookgate.core.domain.descriptors import Capability

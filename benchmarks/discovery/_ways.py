@@ -13,7 +13,7 @@ from rich.table import Table
 from benchmarks.discovery._stages import Stages, queries_of
 from benchmarks.discovery._tool_sets import DEPTH, score
 from benchmarks.discovery._vectors import Vectors
-from hookgate.builtin_plugins.discovery.index.index import IndexQuery
+from hookgate.builtin_plugins.discovery.index import IndexQuery
 
 TIMED = 40
 """Queries of a set that are timed, evenly spread over it."""

@@ -44,9 +44,9 @@ from benchmarks.discovery._vectors import Floats, model_of
 from benchmarks.report import Figure, report
 from benchmarks.turn.chat import LENGTHS
 from hookgate.builtin_plugins.discovery.discoverer import Discoverer
+from hookgate.builtin_plugins.discovery.index import Surroundings
 from hookgate.builtin_plugins.discovery.index.documents import text_of
 from hookgate.builtin_plugins.discovery.index.engine import SearchEngine
-from hookgate.builtin_plugins.discovery.index.index import Surroundings
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder
 from hookgate.builtin_plugins.embedding.worker import ThreadEngine

@@ -10,9 +10,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from hookgate import Capabilities, Capability, Card, Rejected, Taint, TokenCounter, join_taints
+from hookgate.builtin_plugins.discovery.index import nothing_found
 from hookgate.builtin_plugins.discovery.index.engine import SearchEngine
 from hookgate.builtin_plugins.discovery.index.graph import Graph
-from hookgate.builtin_plugins.discovery.index.index import nothing_found
 from hookgate.builtin_plugins.discovery.learn.lessons import Lessons
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.discovery.show.assembler import Assembler, TierBudgets, render

@@ -34,8 +34,8 @@ from hookgate import (
     operations_of,
 )
 from hookgate.builtin_plugins.discovery.discoverer import Discoverer, Filter, taint_of
+from hookgate.builtin_plugins.discovery.index import Surroundings
 from hookgate.builtin_plugins.discovery.index.engine import SearchEngine
-from hookgate.builtin_plugins.discovery.index.index import Surroundings
 from hookgate.builtin_plugins.discovery.index.vectors import Elsewhere
 from hookgate.builtin_plugins.discovery.learn.examples import Examples
 from hookgate.builtin_plugins.discovery.learn.lessons import LearnedCache, Lessons, LessonsCache

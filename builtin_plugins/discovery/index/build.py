@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hookgate import Capability
+from hookgate.builtin_plugins.discovery.index import Dense, Index
 from hookgate.builtin_plugins.discovery.index.documents import (
     FORMAT,
     LexicalIndex,
@@ -20,7 +21,6 @@ from hookgate.builtin_plugins.discovery.index.documents import (
     digest_of,
     text_of,
 )
-from hookgate.builtin_plugins.discovery.index.index import Dense, Index
 from hookgate.builtin_plugins.discovery.index.vectors import (
     ANN_VECTORS,
     NO_FAISS,

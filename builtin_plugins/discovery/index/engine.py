@@ -11,14 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from hookgate import Capabilities, Capability, Embedder, EmbeddingError, embed_parts
-from hookgate.builtin_plugins.discovery.index.build import (
-    NOBODY,
-    IndexDraft,
-    Material,
-    Saved,
-    SavedError,
-)
-from hookgate.builtin_plugins.discovery.index.index import (
+from hookgate.builtin_plugins.discovery.index import (
     CANDIDATES,
     Index,
     IndexQuery,
@@ -27,6 +20,13 @@ from hookgate.builtin_plugins.discovery.index.index import (
     Surroundings,
     is_loaded,
     words_alone,
+)
+from hookgate.builtin_plugins.discovery.index.build import (
+    NOBODY,
+    IndexDraft,
+    Material,
+    Saved,
+    SavedError,
 )
 from hookgate.builtin_plugins.discovery.index.relevance import Relevance, no_tag, passed, tag_of
 from hookgate.builtin_plugins.discovery.index.vectors import VectorsError

@@ -8,8 +8,8 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from hookgate import Capability
+from hookgate.builtin_plugins.discovery.index import Index, IndexQuery, Ranking
 from hookgate.builtin_plugins.discovery.index.documents import words_of
-from hookgate.builtin_plugins.discovery.index.index import Index, IndexQuery, Ranking
 from hookgate.builtin_plugins.discovery.show.entries import FoundCapability
 from hookgate.kit.modules import np
 from hookgate.kit.vectors import idleness

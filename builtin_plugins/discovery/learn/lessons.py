@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hookgate import Capability, Embedder, EmbeddingError
+from hookgate.builtin_plugins.discovery.index import Index, IndexQuery
 from hookgate.builtin_plugins.discovery.index.documents import words_of
-from hookgate.builtin_plugins.discovery.index.index import Index, IndexQuery
 from hookgate.kit.modules import np
 from hookgate.kit.vectors import products
 

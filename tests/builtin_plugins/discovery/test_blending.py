@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.discovery.index.index import (
+from hookgate.builtin_plugins.discovery.index import (
     COVERED,
     Weights,
     best_first,

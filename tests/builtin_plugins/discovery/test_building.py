@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from tests.builtin_plugins.discovery.searching import row, vector
 
+from hookgate.builtin_plugins.discovery.index import IndexQuery
 from hookgate.builtin_plugins.discovery.index import build as building
 from hookgate.builtin_plugins.discovery.index.build import Material
-from hookgate.builtin_plugins.discovery.index.index import IndexQuery
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hookgate.builtin_plugins.discovery.index import Index
     from hookgate.builtin_plugins.discovery.index.build import IndexDraft
-    from hookgate.builtin_plugins.discovery.index.index import Index
     from hookgate.core.domain.descriptors import Capability
 
 ROWS = [row("send_mail", "Send a mail."), row("web_page", "Read a page."), row("clock", "Tell it.")]

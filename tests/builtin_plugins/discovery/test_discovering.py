@@ -11,8 +11,8 @@ from tests.support.examples import sampled
 
 from hookgate.builtin_plugins.discovery import discoverer as discovering
 from hookgate.builtin_plugins.discovery.discoverer import Discoverer, Filter
+from hookgate.builtin_plugins.discovery.index import Surroundings
 from hookgate.builtin_plugins.discovery.index.engine import SearchEngine
-from hookgate.builtin_plugins.discovery.index.index import Surroundings
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.core.domain.descriptors import CapabilityDetail, Card, Rejected
 from hookgate.core.host import QuarterTokens

@@ -17,6 +17,7 @@ from tests.builtin_plugins.discovery.searching import (
 )
 from tests.builtin_plugins.turns import TurnedClock
 
+from hookgate.builtin_plugins.discovery.index import Index, Surroundings
 from hookgate.builtin_plugins.discovery.index import build as building
 from hookgate.builtin_plugins.discovery.index import engine as engine_module
 from hookgate.builtin_plugins.discovery.index.build import Material
@@ -26,7 +27,6 @@ from hookgate.builtin_plugins.discovery.index.engine import (
     SAVE_SECONDS,
     SearchEngine,
 )
-from hookgate.builtin_plugins.discovery.index.index import Index, Surroundings
 from hookgate.builtin_plugins.discovery.learn.lessons import Learned
 from hookgate.core.domain.events import Event, Standings
 from hookgate.kit.vectors import small_talk
@@ -34,7 +34,7 @@ from hookgate.kit.vectors import small_talk
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from hookgate.builtin_plugins.discovery.index.index import SearchResult
+    from hookgate.builtin_plugins.discovery.index import SearchResult
     from hookgate.core.domain.descriptors import Capability
     from hookgate.core.registry.snapshots import CapabilityIndex
 

@@ -12,8 +12,8 @@ from tests.builtin_plugins.discovery.searching import FakeEmbedder, row, snapsho
 from tests.builtin_plugins.turns import make_host
 
 from hookgate import Flags, Host, Tool, hookimpl
+from hookgate.builtin_plugins.discovery.index import Surroundings
 from hookgate.builtin_plugins.discovery.index.engine import SearchEngine
-from hookgate.builtin_plugins.discovery.index.index import Surroundings
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.discovery.sources.collection import read_catalogue
 from hookgate.builtin_plugins.discovery.sources.manifests import read_manifest, read_skill

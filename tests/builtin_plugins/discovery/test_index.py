@@ -8,20 +8,20 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.builtin_plugins.discovery.searching import DIMENSION, row, vector
 
-from hookgate.builtin_plugins.discovery.index.build import Material
-from hookgate.builtin_plugins.discovery.index.documents import text_of
-from hookgate.builtin_plugins.discovery.index.index import (
+from hookgate.builtin_plugins.discovery.index import (
     COVERED,
     LEAST_COSINE,
     WEIGHTS,
     Index,
     IndexQuery,
 )
+from hookgate.builtin_plugins.discovery.index.build import Material
+from hookgate.builtin_plugins.discovery.index.documents import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from hookgate.builtin_plugins.discovery.index.index import Ranking
+    from hookgate.builtin_plugins.discovery.index import Ranking
     from hookgate.core.domain.descriptors import Capability
 
 WORDS = ["mail", "send", "page", "web", "time", "book", "flight", "hotel", "music", "play", "chart"]

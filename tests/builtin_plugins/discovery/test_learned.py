@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from tests.builtin_plugins.discovery.searching import FakeEmbedder, broken, row, vector
 
+from hookgate.builtin_plugins.discovery.index import IndexQuery
 from hookgate.builtin_plugins.discovery.index.build import Material
-from hookgate.builtin_plugins.discovery.index.index import IndexQuery
 from hookgate.builtin_plugins.discovery.learn.lessons import SCOPES, Learned, LearnedCache
 from hookgate.builtin_plugins.discovery.learn.view import NO_EXAMPLES, ExampleSet
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from hookgate.builtin_plugins.discovery.index.index import Index
+    from hookgate.builtin_plugins.discovery.index import Index
 
 ROWS = [row("quotient", "arithmetic"), row("send_mail", "write"), row("clock", "tell the hour")]
 

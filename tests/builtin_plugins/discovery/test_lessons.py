@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from tests.builtin_plugins.discovery.searching import FakeEmbedder, row, snapshot, vector
 
+from hookgate.builtin_plugins.discovery.index import IndexQuery, Surroundings
 from hookgate.builtin_plugins.discovery.index.engine import SearchEngine
-from hookgate.builtin_plugins.discovery.index.index import IndexQuery, Surroundings
 from hookgate.builtin_plugins.discovery.learn.lessons import (
     TEXTS,
     Learned,

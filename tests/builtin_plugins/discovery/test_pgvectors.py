@@ -17,9 +17,9 @@ from tests.builtin_plugins.discovery.searching import FakeEmbedder, row, snapsho
 from tests.builtin_plugins.turns import make_host
 from tests.support.postgres import Server
 
+from hookgate.builtin_plugins.discovery.index import Surroundings
 from hookgate.builtin_plugins.discovery.index.build import Saved
 from hookgate.builtin_plugins.discovery.index.engine import RETRY_SECONDS, SearchEngine
-from hookgate.builtin_plugins.discovery.index.index import Surroundings
 from hookgate.builtin_plugins.discovery.index.pgvector import PostgresVectors, VectorTable
 from hookgate.builtin_plugins.discovery.index.vectors import Elsewhere, VectorsError, VectorStore
 from hookgate.builtin_plugins.storage.engine.opening import open_store
@@ -300,7 +300,7 @@ def capabilities() -> list[Capability]:
 @pytest.fixture
 def unready(monkeypatch: pytest.MonkeyPatch) -> None:
     """No vectors at hand, as with many: each search goes to the database."""
-    monkeypatch.setattr("hookgate.builtin_plugins.discovery.index.index.READY_VECTORS", 0)
+    monkeypatch.setattr("hookgate.builtin_plugins.discovery.index.READY_VECTORS", 0)
 
 
 @pytest.mark.usefixtures("unready")

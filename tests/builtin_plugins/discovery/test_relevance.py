@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builtin_plugins.discovery.searching import DIMENSION, snapshot, vector
 
+from hookgate.builtin_plugins.discovery.index import IndexQuery, Ranking, Surroundings
 from hookgate.builtin_plugins.discovery.index.engine import SearchEngine
-from hookgate.builtin_plugins.discovery.index.index import IndexQuery, Ranking, Surroundings
 from hookgate.builtin_plugins.discovery.index.relevance import (
     CHANCE,
     WORDS_ALONE,
