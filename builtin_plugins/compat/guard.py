@@ -53,7 +53,7 @@ from hookgate.builtin_plugins.compat.errors import (
     is_anthropic,
 )
 from hookgate.builtin_plugins.compat.fields import BROUGHT_TAINT, Asked, bad, json_object
-from hookgate.builtin_plugins.compat.kept import idempotency
+from hookgate.builtin_plugins.compat.kept import Shelf, idempotency
 from hookgate.builtin_plugins.compat.kept.responses import KeptResponses, ResponseKeeper
 from hookgate.builtin_plugins.compat.kept.rounds import (
     Conversation,
@@ -64,7 +64,6 @@ from hookgate.builtin_plugins.compat.kept.rounds import (
     made_in,
     without_thoughts,
 )
-from hookgate.builtin_plugins.compat.kept.shelf import Shelf
 from hookgate.builtin_plugins.compat.models import (
     Models,
     address_of,

@@ -27,7 +27,7 @@ from hookgate import (
 from hookgate.builtin_plugins.compat.answers import WireFrame
 from hookgate.builtin_plugins.compat.errors import id_headers
 from hookgate.builtin_plugins.compat.fields import Fields, bad
-from hookgate.builtin_plugins.compat.kept.shelf import KeptRun, Shelf, beside, packed, unpacked
+from hookgate.builtin_plugins.compat.kept import KeptRun, Shelf, beside, packed, unpacked
 from hookgate.clients import wire_error
 from hookgate.wire import dumps
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hookgate import Message, Opaque, Principal, Text, ToolUse, Turn
-from hookgate.builtin_plugins.compat.kept.shelf import Shelf, packed, unpacked
+from hookgate.builtin_plugins.compat.kept import Shelf, packed, unpacked
 from hookgate.wire import dumps
 
 if TYPE_CHECKING:
