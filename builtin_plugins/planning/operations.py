@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from pydantic import Field
 
 from hookgate import POSITIONAL, Invocation, OperationModel, OutcomeEntry, Principal, operation
-from hookgate.builtin_plugins.planning.windows import KeptWindows
+from hookgate.builtin_plugins.planning.kpi import KeptWindows
 
 
 class OutcomesRow(OperationModel):

@@ -29,15 +29,15 @@ from hookgate.builtin_plugins.planning.kpi import (
     ALERT,
     INSTRUMENTS,
     OUTCOME,
+    KeptWindows,
     Kpi,
     OutcomeWindow,
     alert_of,
     scope_key,
 )
-from hookgate.builtin_plugins.planning.lifecycle import Lifecycle, State
 from hookgate.builtin_plugins.planning.operations import OutcomeOperations, sees
+from hookgate.builtin_plugins.planning.planner import Lifecycle, State
 from hookgate.builtin_plugins.planning.settings import PlanningSettings
-from hookgate.builtin_plugins.planning.windows import KeptWindows
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tables import tables_of
 from hookgate.settings import redact_json

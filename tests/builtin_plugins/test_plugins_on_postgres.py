@@ -18,8 +18,8 @@ from hookgate.builtin_plugins.audit.trail import Trail
 from hookgate.builtin_plugins.awareness.cards.shelf import Pins
 from hookgate.builtin_plugins.inventory import tables as inventory_tables
 from hookgate.builtin_plugins.planning import tables as planning_tables
+from hookgate.builtin_plugins.planning.kpi import KeptWindows
 from hookgate.builtin_plugins.planning.settings import OutcomeSettings, PlanningSettings
-from hookgate.builtin_plugins.planning.windows import KeptWindows
 from hookgate.builtin_plugins.policy.desk import tables as policy_tables
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings

@@ -16,9 +16,9 @@ from tests.support.script import Script
 
 from hookgate import OUTCOME_WINDOWS, Host, OutcomeEntry, OutcomeWindows, hookimpl
 from hookgate.builtin_plugins.planning import tables
+from hookgate.builtin_plugins.planning.kpi import KeptWindows
 from hookgate.builtin_plugins.planning.settings import OutcomeSettings, PlanningSettings
 from hookgate.builtin_plugins.planning.tables import METADATA, OUTCOMES, SCRIPTS, StoreWindows
-from hookgate.builtin_plugins.planning.windows import KeptWindows
 
 SMALL = PlanningSettings(outcomes=OutcomeSettings(rolling_window_size=5, alert_min_samples=1))
 STORED = ("control", "storage", "planning")
@@ -95,7 +95,7 @@ async def test_what_cannot_be_written_is_said_and_tried_again() -> None:
 async def test_clients_that_name_channels_do_not_fill_the_memory(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("hookgate.builtin_plugins.planning.windows.MOST_SCOPES", 3)
+    monkeypatch.setattr("hookgate.builtin_plugins.planning.kpi.MOST_SCOPES", 3)
     async with stored(tmp_path) as kept:
         windows = KeptWindows(SMALL, kept)
         for number in range(3):

@@ -24,7 +24,7 @@ from tests.support.script import Allow, Events, Script, Scripted, say, settings
 from tests.support.wire import Socket
 
 from hookgate import Gateway, Refusal, Turn, hookimpl
-from hookgate.builtin_plugins.planning.lifecycle import NEXT, Lifecycle, State
+from hookgate.builtin_plugins.planning.planner import NEXT, Lifecycle, State
 from hookgate.builtin_plugins.planning.plugin import Plugin
 from hookgate.builtin_plugins.planning.settings import PlanningSettings
 from hookgate.core.gateway.serve import listen

@@ -12,7 +12,7 @@ from tests.builtin_plugins.turns import make_turn
 
 from hookgate import Address, OutcomeEntry
 from hookgate.builtin_plugins.planning.kpi import OutcomeWindow, alert_of, scope_key
-from hookgate.builtin_plugins.planning.lifecycle import Recovery, WeightedRate
+from hookgate.builtin_plugins.planning.planner import Recovery, WeightedRate
 from hookgate.builtin_plugins.planning.settings import (
     AdaptiveSettings,
     OutcomeSettings,
