@@ -30,7 +30,7 @@ from benchmarks.sanitizer._orders import misspelt
 from benchmarks.sanitizer._shapes import SHAPES, SIZE, cut, searched
 from benchmarks.sanitizer.training import descriptions, read, skills, train
 from hookgate.builtin_plugins.sanitizer.detector import TOO_COSTLY, inspect, verdict
-from hookgate.builtin_plugins.sanitizer.settings import THRESHOLD
+from hookgate.builtin_plugins.sanitizer.sanitizer import THRESHOLD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -34,11 +34,14 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.sanitizer._orders import GRAMMAR, STEPS_OF_GUIDES, misspelt_at_times, orders
-from hookgate.builtin_plugins.sanitizer.classes import SETS, WORDS, held, masks_of
 from hookgate.builtin_plugins.sanitizer.model import (
     BITS,
+    SETS,
     WEIGHTS,
+    WORDS,
     ModelWeights,
+    held,
+    masks_of,
     pieces_of,
     units_of,
 )

@@ -87,7 +87,7 @@ def explain(
         hookgate sanitizer explain SKILL.md
     """
     from hookgate.builtin_plugins.sanitizer.report import explained, rendered
-    from hookgate.builtin_plugins.sanitizer.settings import SanitizerSettings
+    from hookgate.builtin_plugins.sanitizer.sanitizer import SanitizerSettings
     from hookgate.settings import section_of
 
     state = state_of(ctx)

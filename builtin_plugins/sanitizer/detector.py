@@ -14,7 +14,7 @@ from hookgate import Finding, Severity
 from hookgate.builtin_plugins.sanitizer import model, rules
 from hookgate.builtin_plugins.sanitizer.model import ModelWeights, ScoredText
 from hookgate.builtin_plugins.sanitizer.rules import SanitizerRule
-from hookgate.builtin_plugins.sanitizer.settings import THRESHOLD
+from hookgate.builtin_plugins.sanitizer.sanitizer import THRESHOLD
 from hookgate.builtin_plugins.sanitizer.text import Folded, Packed, decoded, fold
 
 STEPS = 42

@@ -6,8 +6,7 @@ from collections.abc import Collection
 from threading import Lock
 
 from hookgate import Card, Rejected
-from hookgate.builtin_plugins.sanitizer.sanitizer import judged
-from hookgate.builtin_plugins.sanitizer.settings import SanitizerSettings
+from hookgate.builtin_plugins.sanitizer.sanitizer import SanitizerSettings, judged
 from hookgate.hookspecs import blocking, hookimpl
 
 

@@ -18,8 +18,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hookgate import Card, HookgateError
 from hookgate.builtin_plugins.sanitizer.detector import inspect, inspect_both, verdict
-from hookgate.builtin_plugins.sanitizer.sanitizer import NestedError, clean, digest_of
-from hookgate.builtin_plugins.sanitizer.settings import SanitizerSettings
+from hookgate.builtin_plugins.sanitizer.sanitizer import (
+    NestedError,
+    SanitizerSettings,
+    clean,
+    digest_of,
+)
 from hookgate.kit.content.frontmatter import body_of
 from hookgate.kit.content.problems import Problem
 

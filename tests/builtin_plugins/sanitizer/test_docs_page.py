@@ -10,7 +10,7 @@ import pytest
 
 from hookgate.builtin_plugins.sanitizer import rules
 from hookgate.builtin_plugins.sanitizer.report import explained
-from hookgate.builtin_plugins.sanitizer.settings import SanitizerSettings
+from hookgate.builtin_plugins.sanitizer.sanitizer import SanitizerSettings
 
 PAGE = Path(__file__).parents[3] / "docs/plugins/sanitizer.md"
 

@@ -9,8 +9,7 @@ from typer.testing import CliRunner, Result
 
 from hookgate.builtin_plugins.sanitizer.commands import explain
 from hookgate.builtin_plugins.sanitizer.report import ExplainError, explained
-from hookgate.builtin_plugins.sanitizer.sanitizer import judged
-from hookgate.builtin_plugins.sanitizer.settings import SanitizerSettings
+from hookgate.builtin_plugins.sanitizer.sanitizer import SanitizerSettings, judged
 from hookgate.cli.state import State
 from hookgate.core.domain.descriptors import Card
 

@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookgate.builtin_plugins.sanitizer import model
-from hookgate.builtin_plugins.sanitizer.classes import CLASSES, masks_of
 from hookgate.builtin_plugins.sanitizer.model import (
+    CLASSES,
     LEAST,
     LONGEST,
     ModelWeights,
     higher,
+    masks_of,
     pieces_of,
     score,
     units_of,

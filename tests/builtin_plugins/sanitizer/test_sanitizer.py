@@ -15,8 +15,13 @@ from hypothesis import strategies as st
 from hookgate.builtin_plugins.sanitizer import detector
 from hookgate.builtin_plugins.sanitizer import plugin as plugin_module
 from hookgate.builtin_plugins.sanitizer.plugin import Plugin
-from hookgate.builtin_plugins.sanitizer.sanitizer import NestedError, clean, digest_of, judged
-from hookgate.builtin_plugins.sanitizer.settings import SanitizerSettings
+from hookgate.builtin_plugins.sanitizer.sanitizer import (
+    NestedError,
+    SanitizerSettings,
+    clean,
+    digest_of,
+    judged,
+)
 from hookgate.core.domain.descriptors import Card, Finding, Rejected
 
 
