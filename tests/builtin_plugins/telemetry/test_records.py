@@ -12,7 +12,7 @@ from tests.builtin_plugins.telemetry.collecting import take
 from hookgate.builtin_plugins.awareness.switch import INSTRUMENTS as OF_AWARENESS
 from hookgate.builtin_plugins.telemetry.core_instruments import CORE_INSTRUMENTS
 from hookgate.builtin_plugins.telemetry.otel import OtelFigures
-from hookgate.builtin_plugins.telemetry.plugin import GATHERED, Plugin
+from hookgate.builtin_plugins.telemetry.plugin import GATHERED, Plugin, TelemetrySettings
 from hookgate.builtin_plugins.telemetry.prometheus import PrometheusFigures
 from hookgate.builtin_plugins.telemetry.records import (
     OWN,
@@ -20,7 +20,6 @@ from hookgate.builtin_plugins.telemetry.records import (
     LabelLimits,
     record_of_failure,
 )
-from hookgate.builtin_plugins.telemetry.settings import TelemetrySettings
 from hookgate.core.hooks.dispatch import HookFailure
 from hookgate.metrics import Instrument, Label, MetricRecord, Reading, RecordSource
 
