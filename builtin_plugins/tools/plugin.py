@@ -3,22 +3,47 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from hookgate import EGRESS, Capability, Flags, Host, StartError, Tool, ToolResult
+from hookgate import EGRESS, Capability, Flags, Host, Section, StartError, Tool, ToolResult
 from hookgate.builtin_plugins.tools.calculate import CalculationError, calculate, show
 from hookgate.builtin_plugins.tools.clock import describe_time
-from hookgate.builtin_plugins.tools.settings import ToolsSettings
 from hookgate.builtin_plugins.tools.texts import SUPPORTED, FileRefusedError, fetch, read_text
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tooling import tool
 
 if TYPE_CHECKING:
     import httpx
+
+
+def _grant(text: str) -> str:
+    if not re.match(r"https?://[^/\s]+", text):
+        raise ValueError("expected a URL pattern such as https://api.example.com/v1/*")
+    return text
+
+
+class ToolsSettings(Section):
+    """``[plugin.tools]``: what the builtin tools may reach."""
+
+    http_get: tuple[Annotated[str, AfterValidator(_grant)], ...] = ()
+    """URL patterns that `http_get` may fetch. Without any, the tool is not offered."""
+    http_get_bytes: int = Field(default=200_000, ge=1000, le=50_000_000)
+    """So much of a page is read, in bytes after decompression."""
+    http_get_seconds: float = Field(default=20.0, gt=0, le=300)
+    """Seconds that a page may take."""
+    read_roots: tuple[Path, ...] = ()
+    """Folders below which `read_file` may read. Without any, the tool is not offered."""
+    read_bytes: int = Field(default=200_000, ge=1, le=50_000_000)
+    """So much of a file is read, in bytes."""
+
+
+# -- the plugin --------------------------------------------------------------------
 
 HTTP_FLAGS = Flags(
     reads_external_data=True,

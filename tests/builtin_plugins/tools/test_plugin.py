@@ -9,8 +9,7 @@ from pydantic import ValidationError
 from tests.builtin_plugins.turns import make_host, make_turn
 
 from hookgate.builtin_plugins.egress.service import CheckedEgress
-from hookgate.builtin_plugins.tools.plugin import Plugin
-from hookgate.builtin_plugins.tools.settings import ToolsSettings
+from hookgate.builtin_plugins.tools.plugin import Plugin, ToolsSettings
 from hookgate.core.domain.errors import StartError
 from hookgate.core.domain.strict_json import compile_schema
 from hookgate.core.domain.tools import Tool, ToolResult
