@@ -85,7 +85,7 @@ def inspect(
     if folder is None:
         data = state.ask("wasm.inspect", {"name": target})
     else:
-        from hookgate.builtin_plugins.wasm.packages.detail import detail_of
+        from hookgate.builtin_plugins.wasm.operations import detail_of
 
         settings = settings_of(state)
         data = detail_of(read_folder(folder, settings), settings).model_dump(mode="json")
@@ -115,7 +115,7 @@ def install(
         raise typer.BadParameter(
             f"found no folder {folder!r} with {MANIFEST}, expected a plugin's folder"
         )
-    from hookgate.builtin_plugins.wasm.packages.detail import detail_of
+    from hookgate.builtin_plugins.wasm.operations import detail_of
 
     settings = settings_of(state)
     detail = detail_of(read_folder(place, settings), settings).model_dump(mode="json")
