@@ -42,7 +42,6 @@ from hookgate.builtin_plugins.awareness.cards.listing import (
 )
 from hookgate.builtin_plugins.awareness.cards.shelf import SOURCE
 from hookgate.builtin_plugins.awareness.operations import AwarenessOperations, CardOperations
-from hookgate.builtin_plugins.awareness.selection import runtime_file
 from hookgate.builtin_plugins.awareness.selection.explainer import Explainer
 from hookgate.builtin_plugins.awareness.selection.injector import (
     STATE,
@@ -51,7 +50,7 @@ from hookgate.builtin_plugins.awareness.selection.injector import (
     shown_file,
 )
 from hookgate.builtin_plugins.awareness.selection.selector import ask_model, order
-from hookgate.builtin_plugins.awareness.service import Awareness
+from hookgate.builtin_plugins.awareness.service import Awareness, place_of
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
 from hookgate.builtin_plugins.awareness.switch import INSTRUMENTS, milliseconds
 from hookgate.catalogue import KIND_PATTERN
@@ -228,7 +227,7 @@ class Plugin:
         turn.emit(Event("cards", data, scope="chat"))
         text = shown_file(turn, state, host.clock.now().isoformat(timespec="seconds"))
         # It is for people to look at: what a model gets to read does not hang on it.
-        path = runtime_file.place_of(host.settings.home, str(turn.session))
+        path = place_of(host.settings.home, str(turn.session))
         self._awareness.shown.put(path, host.secrets.redact(text))
 
     # -- after the turn ------------------------------------------------------

@@ -30,7 +30,7 @@ from tests.support.script import (
 )
 
 from hookgate import Gateway
-from hookgate.builtin_plugins.awareness.selection.runtime_file import place_of
+from hookgate.builtin_plugins.awareness.service import place_of
 from hookgate.core.domain.descriptors import Card, Flags, Rejected, Selection
 from hookgate.core.domain.errors import TurnError
 from hookgate.core.domain.models import ModelRequest, Refusal

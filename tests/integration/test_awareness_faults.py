@@ -34,8 +34,8 @@ from tests.support.script import Events, Tools, blocks, call, echo_tool, say, se
 
 from hookgate import EmbeddingError, Gateway
 from hookgate.builtin_plugins.awareness.cards.shelf import Pins, pin_digest
-from hookgate.builtin_plugins.awareness.selection.runtime_file import place_of
 from hookgate.builtin_plugins.awareness.selection.selector import plain_id
+from hookgate.builtin_plugins.awareness.service import place_of
 from hookgate.builtin_plugins.awareness.settings import RemoteCard
 from hookgate.builtin_plugins.awareness.switch import SWITCH, read_turns
 from hookgate.core.domain.descriptors import Capability, Card, Selection, Triggers
@@ -389,8 +389,8 @@ async def test_a_turn_does_not_hang_on_its_file(
             hanging.wait(30)
         raise failure
 
-    monkeypatch.setattr("hookgate.builtin_plugins.awareness.selection.runtime_file.write", write)
-    monkeypatch.setattr("hookgate.builtin_plugins.awareness.selection.runtime_file.SECONDS", 0.05)
+    monkeypatch.setattr("hookgate.builtin_plugins.awareness.service.write", write)
+    monkeypatch.setattr("hookgate.builtin_plugins.awareness.service.SECONDS", 0.05)
     async with running(tmp_path) as (gate, script):
         turn = await gate.chat(QUESTION)
         await until(lambda: "awareness runtime file" in gate.host.degraded)

@@ -9,8 +9,8 @@ import pytest
 from tests.builtin_plugins.turns import make_host
 from tests.support.script import until
 
-from hookgate.builtin_plugins.awareness.selection import runtime_file
-from hookgate.builtin_plugins.awareness.selection.runtime_file import (
+from hookgate.builtin_plugins.awareness import service
+from hookgate.builtin_plugins.awareness.service import (
     FILE,
     PART,
     ShownFiles,
@@ -78,8 +78,8 @@ async def test_a_hanging_disk_holds_one_thread_and_the_newest_text_stands_at_las
         free.wait(30)
         write(path, text)
 
-    monkeypatch.setattr(runtime_file, "write", slow)
-    monkeypatch.setattr(runtime_file, "SECONDS", 0.05)
+    monkeypatch.setattr(service, "write", slow)
+    monkeypatch.setattr(service, "SECONDS", 0.05)
     host = make_host(tmp_path)
     files, one, other = ShownFiles(host), place_of(tmp_path, "one"), place_of(tmp_path, "other")
     files.put(one, "first")
@@ -115,7 +115,7 @@ async def test_what_waits_at_the_end_is_written_and_a_failure_is_told(tmp_path: 
 async def test_of_too_many_files_the_oldest_is_told_and_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runtime_file, "WAITING", 1)
+    monkeypatch.setattr(service, "WAITING", 1)
     host = make_host(tmp_path)
     files, old, new = ShownFiles(host), place_of(tmp_path, "old"), place_of(tmp_path, "new")
     files.put(old, "old")
