@@ -10,7 +10,7 @@ from hookgate.builtin_plugins.packs.places import PathPlace
 from hookgate.builtin_plugins.packs.shell import Word
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.packs.commands import CommandLines, Folders
+    from hookgate.builtin_plugins.packs.command_lines import CommandLines, Folders
 
 _REMOTE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,100}")
 _BRANCHES = frozenset(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hookgate.builtin_plugins.packs.shell import UNKNOWN, Command, ShellGroup, Word
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.packs.commands import CommandLines, Folders
+    from hookgate.builtin_plugins.packs.command_lines import CommandLines, Folders
 
 MAX_FILES = 200
 """Files of one patch."""

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.packs.findings import CallFindings
+    from hookgate.builtin_plugins.packs.calls import CallFindings
     from hookgate.builtin_plugins.packs.shell import Word
 
 _SUBSTITUTION = re.compile(r"\$\(|`|\$\{")

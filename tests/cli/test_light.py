@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 
 import pytest
 from tests.cli.conftest import CommandLine
 from tests.support.examples import sampled
+
+from hookgate.builtin_plugins import BUILTIN
 
 HEAVY = ("aiohttp", "httpx", "numpy", "sqlalchemy", "structlog", "hookgate.core.settings.schema")
 
@@ -49,6 +52,13 @@ def test_help_loads_nothing_of_a_gateway(words: str, hookgate: CommandLine) -> N
     assert ran.returncode == 0, ran.stderr
     assert "Usage:" in ran.stdout
     assert "loaded: []" in ran.stdout
+
+
+@pytest.mark.parametrize("name", BUILTIN)
+def test_what_every_help_loads_of_a_plugin_brings_commands(name: str) -> None:
+    path = f"hookgate.builtin_plugins.{name}.commands"
+    if importlib.util.find_spec(path):
+        assert importlib.import_module(path).COMMANDS
 
 
 def test_a_command_loads_no_other(hookgate: CommandLine) -> None:

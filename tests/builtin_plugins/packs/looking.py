@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hookgate.builtin_plugins.packs.calls import PackReader
-from hookgate.builtin_plugins.packs.commands import CommandLines
-from hookgate.builtin_plugins.packs.findings import CallFindings
+from hookgate.builtin_plugins.packs.calls import CallFindings, PackReader
+from hookgate.builtin_plugins.packs.command_lines import CommandLines
 from hookgate.builtin_plugins.packs.places import Workspace
 from hookgate.builtin_plugins.packs.settings import PACKS
 from hookgate.builtin_plugins.packs.tables import programs

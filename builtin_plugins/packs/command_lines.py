@@ -29,7 +29,7 @@ from hookgate.builtin_plugins.packs.shell import (
 from hookgate.builtin_plugins.packs.tables import Subcommands, Tables
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.packs.findings import CallFindings
+    from hookgate.builtin_plugins.packs.calls import CallFindings
 
 Folders = frozenset[str]
 """Where a command may run, relative to the workspace: several where a `cd` may have failed."""
