@@ -28,6 +28,7 @@ from hookgate.builtin_plugins.metering.calls import (
     LOST,
     REFUSED,
     LedgerRow,
+    Sizing,
     billed,
     call_fields,
     charged,
@@ -44,7 +45,6 @@ from hookgate.builtin_plugins.metering.limits import (
 )
 from hookgate.builtin_plugins.metering.prices import Prices, Tariff
 from hookgate.builtin_plugins.metering.settings import Unit
-from hookgate.builtin_plugins.metering.sizing import Sizing
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.budgets.engine import Budgets

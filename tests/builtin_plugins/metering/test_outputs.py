@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hookgate.builtin_plugins.metering.sizing import (
+from hookgate.builtin_plugins.metering.calls import (
     ENOUGH,
     LEAST,
     MOST_KEPT,
