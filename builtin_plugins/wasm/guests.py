@@ -24,10 +24,10 @@ from hookgate.builtin_plugins.wasm.host.functions import (
     environment,
 )
 from hookgate.builtin_plugins.wasm.host.http import Door
-from hookgate.builtin_plugins.wasm.instruments import CALL, REFUSED
 from hookgate.builtin_plugins.wasm.packages.folders import Package
 from hookgate.builtin_plugins.wasm.packages.grants import Granted
 from hookgate.builtin_plugins.wasm.packages.manifest import Manifest, ToolSection, within
+from hookgate.builtin_plugins.wasm.service import CALL, REFUSED
 from hookgate.builtin_plugins.wasm.settings import WasmSettings
 from hookgate.builtin_plugins.wasm.wire import (
     Description,

@@ -11,9 +11,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from hookgate import Host, Operation, Problem, operations_of
-from hookgate.builtin_plugins.wasm.instruments import INSTRUMENTS
 from hookgate.builtin_plugins.wasm.operations import WasmOperations
-from hookgate.builtin_plugins.wasm.service import SOURCE, WasmPlugins
+from hookgate.builtin_plugins.wasm.service import INSTRUMENTS, SOURCE, WasmPlugins
 from hookgate.builtin_plugins.wasm.settings import WasmSettings
 from hookgate.hookspecs import blocking, hookimpl
 

@@ -14,8 +14,18 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from hookgate import STORE, HookgateError, Host, Tool, TurnError, not_found
-from hookgate.builtin_plugins.wasm.packages.folders import Loads
+from hookgate import (
+    STORE,
+    HookgateError,
+    Host,
+    Instrument,
+    Label,
+    RecordSource,
+    Tool,
+    TurnError,
+    not_found,
+)
+from hookgate.builtin_plugins.wasm.packages.folders import Loads, Package
 from hookgate.builtin_plugins.wasm.settings import WasmSettings
 from hookgate.kit.acceptance.acceptances import (
     AcceptanceBook,
@@ -33,8 +43,54 @@ if TYPE_CHECKING:
         FoundGuest,
         GuestAcceptance,
     )
-    from hookgate.builtin_plugins.wasm.packages.folders import Package
     from hookgate.builtin_plugins.wasm.tables import Values
+
+# What the sandbox measures, for Prometheus and OpenTelemetry.
+#
+# This is apart from `guests`, which loads all of the sandbox: a start without guests does not.
+
+CALL = "wasm.call"
+"""The record of a call of a guest: ``plugin``, ``export``, ``ending`` and ``seconds``."""
+REFUSED = "wasm.refused"
+"""The record of what a host function refused: ``plugin``, ``function`` and ``code``."""
+
+_PLUGIN = Label(name="plugin")
+_ENDINGS = frozenset(
+    (
+        *("done", "trap", "fuel", "time", "memory", "table", "stack"),
+        *("host-calls", "host", "output", "answer", "busy", "cancelled"),
+    )
+)
+
+INSTRUMENTS = (
+    Instrument(
+        name="hookgate_wasm_calls",
+        help="Calls of guests, by how they ended: done, a trap, or the limit that was met.",
+        sources=(RecordSource(record=CALL),),
+        labels=(_PLUGIN, Label(name="export"), Label(name="ending", values=_ENDINGS)),
+        unit="{call}",
+    ),
+    Instrument(
+        name="hookgate_wasm_call_seconds",
+        help="Wall time of calls of guests, their host calls included.",
+        kind="histogram",
+        sources=(RecordSource(record=CALL, value="seconds"),),
+        labels=(_PLUGIN,),
+        boundaries=(0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60),
+        unit="s",
+    ),
+    Instrument(
+        name="hookgate_wasm_refusals",
+        help="What host functions refused to guests, by function and why.",
+        sources=(RecordSource(record=REFUSED),),
+        labels=(_PLUGIN, Label(name="function"), Label(name="code", attribute="error.type")),
+        unit="{call}",
+    ),
+)
+"""All of them, for ``host.instruments``."""
+
+
+# -- the service -------------------------------------------------------------------
 
 SOURCE = "wasm"
 """Under this name the plugins' tools stand in the gateway's registry."""
