@@ -19,6 +19,7 @@ from hookgate.builtin_plugins.storage.engine.group import (
     GroupLostError,
     Handle,
     Insert,
+    Inserts,
     Item,
     Job,
     Work,
@@ -27,7 +28,6 @@ from hookgate.builtin_plugins.storage.engine.group import (
     groups_of,
     refused,
 )
-from hookgate.builtin_plugins.storage.engine.inserts import Inserts
 from hookgate.builtin_plugins.storage.engine.lock import DatabaseLink
 
 
