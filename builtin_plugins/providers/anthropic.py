@@ -43,6 +43,7 @@ from hookgate import (
 )
 from hookgate.builtin_plugins.providers.failures import kind_of_overflow, message_of
 from hookgate.builtin_plugins.providers.wire.protocol import (
+    Reader,
     arguments_of,
     body_of,
     brought,
@@ -61,9 +62,9 @@ from hookgate.builtin_plugins.providers.wire.protocol import (
     text_of,
     write_changes,
 )
-from hookgate.builtin_plugins.providers.wire.template import FrameTemplate, TextTemplate
+from hookgate.builtin_plugins.providers.wire.template import TextTemplate
 from hookgate.kit.tokens.bounds import patches, picture_size
-from hookgate.kit.usage import StreamedUsage, UsageError, anthropic_messages
+from hookgate.kit.usage import StreamedUsage, anthropic_messages
 from hookgate.wire import MEDIA, left_out
 
 VERSION = "2023-06-01"
@@ -400,28 +401,26 @@ class MessagesBlock:
     frames: list[Any] = field(default_factory=list)
 
 
-class AnthropicReader:
+class AnthropicReader(Reader):
     """Reads one streamed answer of the Messages API.
 
     Attributes:
         done: Whether ``message_stop`` has come.
-        template: The shape of the events that hold some text and nothing else.
-        usage: What was reported of the tokens that it took.
     """
 
     def __init__(self, provider: str, complain: Callable[[str], None]) -> None:
-        self.done = False
-        self._provider = provider
-        self._complain = complain
+        super().__init__(
+            provider,
+            complain,
+            TextTemplate(TEXT),
+            StreamedUsage(anthropic_messages, "output_tokens"),
+        )
         self._blocks: dict[int, MessagesBlock] = {}
-        self.usage = StreamedUsage(anthropic_messages, "output_tokens")
         self._counted = False
         self._length = 0
         """Characters of the answer that were parsed so far."""
         self._matched = ""
         self._stop: StopReason | None = None
-        self.template = TextTemplate(TEXT)
-        self.frames: FrameTemplate | None = None
 
     def read(self, data: bytes) -> Sequence[ModelEvent]:
         """Return what one event says."""
@@ -473,11 +472,7 @@ class AnthropicReader:
     def end(self) -> Sequence[ModelEvent]:
         """Accept an end behind the stop reason, with which the usage comes."""
         if self._stop is None:
-            raise ProviderError(
-                "cut",
-                f"{self._provider} ended the stream in the middle of the answer",
-                provider=self._provider,
-            )
+            self._cut()
         self.done = True
         return (replace(self._ended(), marked=self._counted),)
 
@@ -589,10 +584,7 @@ class AnthropicReader:
 
     def _count(self, found: object, *, final: bool) -> Sequence[ModelEvent]:
         """Take reported figures in, and return those of the answer so far."""
-        try:
-            self.usage.take(found)
-        except UsageError as error:
-            self._complain(str(error))
+        self._take(found)
         if final and isinstance(found, dict) and found.get("output_tokens") is not None:
             # At the start of a stream the output is a first figure only.
             self._counted = True

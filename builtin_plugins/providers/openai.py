@@ -65,9 +65,9 @@ from hookgate.builtin_plugins.providers.wire.protocol import (
     turns_taken,
     write_changes,
 )
-from hookgate.builtin_plugins.providers.wire.template import FrameTemplate, TextTemplate
+from hookgate.builtin_plugins.providers.wire.template import TextTemplate
 from hookgate.kit.tokens.bounds import picture_size, picture_tokens, tiles
-from hookgate.kit.usage import StreamedUsage, UsageError, openai_chat
+from hookgate.kit.usage import StreamedUsage, openai_chat
 from hookgate.wire import MEDIA, WirePart, left_out
 
 RESERVED = frozenset(
@@ -442,30 +442,25 @@ class _Call:
     frames: list[Any] = field(default_factory=list)
 
 
-class OpenAIReader:
+class OpenAIReader(Reader):
     """Reads one streamed answer of Chat Completions.
 
     Attributes:
         done: Whether ``[DONE]`` has come.
-        template: The shape of the chunks that hold some text and nothing else.
-        usage: What was reported of the tokens that it took.
     """
 
     def __init__(self, provider: str, complain: Callable[[str], None]) -> None:
-        self.done = False
-        self._provider = provider
-        self._complain = complain
+        super().__init__(
+            provider, complain, TextTemplate(TEXT), StreamedUsage(openai_chat, "completion_tokens")
+        )
         self._calls: dict[object, _Call] = {}
         self._all_calls: list[_Call] = []
         self._last_call: object = None
-        self.usage = StreamedUsage(openai_chat, "completion_tokens")
         self._reports = False
         self._final = False
         self._stop: StopReason | None = None
         self._refused = False
         self._matched = ""
-        self.template = TextTemplate(TEXT)
-        self.frames: FrameTemplate | None = None
 
     def read(self, data: bytes) -> Iterable[ModelEvent]:
         """Return what one event says."""
@@ -550,11 +545,7 @@ class OpenAIReader:
         with neither they say nothing of the whole answer.
         """
         if self._stop is None:
-            raise ProviderError(
-                "cut",
-                f"{self._provider} ended the stream in the middle of the answer",
-                provider=self._provider,
-            )
+            self._cut()
         self.done = True
         return self._finish()
 
@@ -660,10 +651,7 @@ class OpenAIReader:
 
     def _count(self, found: object) -> None:
         self._reports = True
-        try:
-            self.usage.take(found)
-        except UsageError as error:
-            self._complain(str(error))
+        self._take(found)
 
     def _counted(self, *, done: bool) -> Sequence[ModelEvent]:
         """Return the usage so far, () where it has been told."""

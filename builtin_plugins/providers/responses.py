@@ -74,8 +74,8 @@ from hookgate.builtin_plugins.providers.wire.protocol import (
     text_of,
     write_changes,
 )
-from hookgate.builtin_plugins.providers.wire.template import FrameTemplate, TextTemplate
-from hookgate.kit.usage import StreamedUsage, UsageError, openai_responses
+from hookgate.builtin_plugins.providers.wire.template import TextTemplate
+from hookgate.kit.usage import StreamedUsage, openai_responses
 from hookgate.wire import MEDIA, Raw, StrictJSONError, WirePart, came_as, left_out, loads
 
 RESERVED = frozenset(
@@ -530,7 +530,7 @@ SAID_AGAIN = ("text", "refusal")
 """The fields in which events repeat, whole, what has come in pieces."""
 
 
-class ResponsesReader:
+class ResponsesReader(Reader):
     """Reads one streamed answer of the Responses API.
 
     Args:
@@ -542,20 +542,16 @@ class ResponsesReader:
     Attributes:
         done: Whether the event that ends an answer has come.
         template: Knows no shape: each event of the protocol has a number of its own.
-        usage: What was reported of the tokens that it took.
         frames: Nor is there one of events that are passed on.
     """
 
     def __init__(
         self, provider: str, complain: Callable[[str], None], *, as_it_came: bool = False
     ) -> None:
-        self.done = False
-        self.template = TextTemplate(TEXT)
-        self.frames: FrameTemplate | None = None
-        self._provider = provider
-        self._complain = complain
+        super().__init__(
+            provider, complain, TextTemplate(TEXT), StreamedUsage(openai_responses, "output_tokens")
+        )
         self._raw = as_it_came
-        self.usage = StreamedUsage(openai_responses, "output_tokens")
         self._called = self._refused = False
         self._told: set[str] = set()
         self._length = 0
@@ -613,11 +609,7 @@ class ResponsesReader:
         Raises:
             ProviderError: Always: whether the answer is whole stands in its last event alone.
         """
-        raise ProviderError(
-            "cut",
-            f"{self._provider} ended the stream in the middle of the answer",
-            provider=self._provider,
-        )
+        self._cut()
 
     # -- pieces ----------------------------------------------------------------------
 
@@ -756,10 +748,7 @@ class ResponsesReader:
         self.done = True
         found = response.get("usage")
         if found is not None:
-            try:
-                self.usage.take(found)
-            except UsageError as error:
-                self._complain(str(error))
+            self._take(found)
             if self.usage.missing:
                 self._complain(self.usage.missing)
         usage = self.usage.news(done=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -28,28 +29,44 @@ from hookgate import (
     ToolResultPart,
     ToolUse,
 )
+from hookgate.kit.usage import StreamedUsage, UsageError
 from hookgate.wire import StrictJSONError, WirePart, loads
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.providers.wire.template import FrameTemplate, TextTemplate
-    from hookgate.kit.usage import StreamedUsage
 
 
-class Reader(Protocol):
+class Reader(ABC):
     """Reads one answer.
+
+    Args:
+        provider: The provider's name.
+        complain: Takes what is wrong with the usage.
+        template: The shape of the events that hold some text and nothing else.
+        usage: Adds up what is reported of the tokens that it took.
 
     Attributes:
         done: Whether the protocol's own end has been read; nothing comes after it.
-        template: The shape of the events that hold some text and nothing else.
-        usage: What was reported of the tokens that it took.
-        frames: The same of events that are passed on; None where each is read whole.
+        template: The template.
+        usage: The usage.
+        frames: The shape of events that are passed on; None where each is read whole.
     """
 
-    done: bool
-    template: TextTemplate
-    usage: StreamedUsage
-    frames: FrameTemplate | None
+    def __init__(
+        self,
+        provider: str,
+        complain: Callable[[str], None],
+        template: TextTemplate,
+        usage: StreamedUsage,
+    ) -> None:
+        self.done = False
+        self.template = template
+        self.usage = usage
+        self.frames: FrameTemplate | None = None
+        self._provider = provider
+        self._complain = complain
 
+    @abstractmethod
     def read(self, data: bytes) -> Iterable[ModelEvent]:
         """Return what one event says.
 
@@ -57,6 +74,7 @@ class Reader(Protocol):
             ProviderError: It reports a failure, or is not what the protocol knows.
         """
 
+    @abstractmethod
     def whole(self, data: bytes) -> Iterable[ModelEvent]:
         """Return what an answer says that came as one JSON object and not as a stream.
 
@@ -64,12 +82,27 @@ class Reader(Protocol):
             ProviderError: It reports a failure, or is no answer of the protocol.
         """
 
+    @abstractmethod
     def end(self) -> Iterable[ModelEvent]:
         """Return what is left to say when the connection has ended without `done`.
 
         Raises:
             ProviderError: The answer was not at its end.
         """
+
+    def _take(self, found: object) -> None:
+        """Take reported figures in; what cannot be true of them is complained of."""
+        try:
+            self.usage.take(found)
+        except UsageError as error:
+            self._complain(str(error))
+
+    def _cut(self) -> NoReturn:
+        raise ProviderError(
+            "cut",
+            f"{self._provider} ended the stream in the middle of the answer",
+            provider=self._provider,
+        )
 
 
 class Wire(Protocol):
