@@ -196,7 +196,6 @@ class Host:
         self._begun = asyncio.Event()
         self._readers: list[Callable[[Settings], None]] = []
         self._key_enders: list[Callable[[str], None]] = []
-        self._ended_keys: list[set[str]] = []
         self._reload: Callable[[], Awaitable[Mapping[str, Any]]] | None = None
         self.provide(SECRETS, secrets)
         self.provide(CLOCK, SystemClock())
@@ -455,8 +454,6 @@ class Host:
         Args:
             key: The `Principal.key` of those whom the plugin let in.
         """
-        for ended in self._ended_keys:
-            ended.add(key)
         for end in tuple(self._key_enders):
             end(key)
         for turn in self.running():
@@ -472,12 +469,12 @@ class Host:
     def keys_ended(self) -> Iterator[Collection[str]]:
         """Collect the keys that are ended within the block: what was found out may be over."""
         ended: set[str] = set()
-        self._ended_keys.append(ended)
+        self._key_enders.append(ended.add)
         try:
             yield ended
         finally:
-            # By identity: equal sets of other blocks stay.
-            self._ended_keys = [one for one in self._ended_keys if one is not ended]
+            # Equal sets of other blocks stay: methods are told apart by whose they are.
+            self._key_enders.remove(ended.add)
 
     def agents(self) -> Sequence[str]:
         """Return the names of the agents."""
