@@ -20,12 +20,7 @@ from hookgate.core.gateway.access.auth import check_listener
 from hookgate.core.gateway.app import build_app
 from hookgate.core.gateway.proxy_protocol import ProxyHeaders
 from hookgate.core.gateway.server import SERVER, Server
-from hookgate.core.gateway.sockets import (
-    Handover,
-    ServiceManager,
-    cannot_listen,
-    own_sockets,
-)
+from hookgate.core.gateway.sockets import Handover, ServiceManager, cannot_listen, own_sockets
 from hookgate.core.gateway.wire.rpc import notification
 
 if TYPE_CHECKING:

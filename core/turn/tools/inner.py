@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from hookgate.core.domain.errors import (
-    HookError,
-    LaneHeldError,
-    TurnCancelledError,
-    TurnError,
-)
+from hookgate.core.domain.errors import HookError, LaneHeldError, TurnCancelledError, TurnError
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import CLEAN, Taint, ToolUse, new_id
 from hookgate.core.domain.strict_json import canonical
