@@ -40,13 +40,12 @@ from hookgate.core.host import Host
 from hookgate.core.registry.agents import Router, check_agent
 from hookgate.core.registry.flags import FlagReader
 from hookgate.core.registry.snapshots import Snapshot
-from hookgate.core.turn.context import Windows
+from hookgate.core.turn.context import StandingBlocks, Windows
 from hookgate.core.turn.end import ending_of
 from hookgate.core.turn.handle import TurnEvents, TurnHandle
 from hookgate.core.turn.hold import TurnRun
 from hookgate.core.turn.model.call import ModelCall
 from hookgate.core.turn.shared import SessionLanes
-from hookgate.core.turn.standing import StandingBlocks
 from hookgate.core.turn.tools.call import ToolCalls, matches
 from hookgate.core.turn.tools.held import admitted
 from hookgate.core.turn.tools.inner import InnerCalls, json_ready

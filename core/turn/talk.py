@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Turn, TurnRequest
     from hookgate.core.hooks.caller import HookAnswer
     from hookgate.core.host import Host
-    from hookgate.core.turn.context import Context, Windows
-    from hookgate.core.turn.standing import StandingBlocks
+    from hookgate.core.turn.context import Context, StandingBlocks, Windows
     from hookgate.core.turn.tools.call import ToolCalls
 
 UNREAD = (

@@ -219,7 +219,7 @@ async def test_behind_a_restart_a_request_begins_anew_and_goes_on(tmp_path: Path
 
 
 async def test_only_so_many_sessions_are_kept(monkeypatch: Any) -> None:
-    monkeypatch.setattr("hookgate.core.turn.standing.MOST_SESSIONS", 2)
+    monkeypatch.setattr("hookgate.core.turn.context.MOST_SESSIONS", 2)
     adds = Brings()
     async with gateway(Scripted(Script(say("fine"))), adds) as gate:
         for peer in ("a", "b", "a", "c", "b", "a"):
