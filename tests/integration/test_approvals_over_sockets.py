@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -52,7 +51,7 @@ class Socket:
                 return frame
 
     async def _frame(self) -> dict[str, Any]:
-        message = await self._socket.receive(timeout=20)
+        message = await self._socket.receive()
         assert message.type is aiohttp.WSMsgType.TEXT, message
         frame: dict[str, Any] = json.loads(message.data)
         return frame
@@ -80,7 +79,7 @@ async def two_sockets(home: Path) -> AsyncIterator[tuple[Socket, Socket, str]]:
 async def test_a_question_is_answered_on_another_socket_while_the_lane_is_held(
     decision: str, tmp_path: Path
 ) -> None:
-    async with asyncio.timeout(30), two_sockets(tmp_path) as (asking, answering, _):
+    async with two_sockets(tmp_path) as (asking, answering, _):
         await asking.send("chat.send", content=ASKS.replace("URL", "http://127.0.0.1/x"))
         question = await asking.until("approval")
         pong = await asking.call("ping")
@@ -103,7 +102,7 @@ async def test_what_a_client_has_read_by_one_call_it_sends_by_the_next_with_a_pe
     decision: str, tmp_path: Path
 ) -> None:
     sends = {"name": "http_get", "arguments": {"url": "http://127.0.0.1/x"}}
-    async with asyncio.timeout(30), two_sockets(tmp_path) as (asking, answering, _):
+    async with two_sockets(tmp_path) as (asking, answering, _):
         read = await asking.call("tool.call", name="read_file", arguments={"path": "page.txt"})
         number = await asking.send("tool.call", **sends)
         question = await asking.until("approval")

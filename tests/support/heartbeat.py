@@ -37,15 +37,15 @@ class Heartbeat:
         self._beats.cancel()
 
     async def _beat(self) -> None:
-        before = time.monotonic() - _waited()
+        before = time.monotonic() - waited()
         while True:
             await asyncio.sleep(EVERY)
-            now = time.monotonic() - _waited()
+            now = time.monotonic() - waited()
             self.longest = max(self.longest, now - before - EVERY)
             before = now
 
 
-def _waited() -> float:
+def waited() -> float:
     """Return for how many seconds this thread was ready and had no processor."""
     try:
         return int(SCHEDULED.read_text().split()[1]) / 1e9

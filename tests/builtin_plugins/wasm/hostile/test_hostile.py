@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from math import inf
 
 import pytest
 from tests.support.examples import sampled
-from tests.support.heartbeat import HELD, Heartbeat
+from tests.support.heartbeat import HELD, Heartbeat, waited
 
 from hookgate.builtin_plugins.wasm.engine.limits import GuestError, GuestRefusedError
 from hookgate.builtin_plugins.wasm.engine.native import native
@@ -22,9 +23,9 @@ TOGETHER = (
 OF_EACH_SORT = ("shared-memory", "too-large", "hookgate.http")
 """What is refused, each for a reason of its own; each is compiled in a process of its own."""
 OVER = 0.1
-"""Seconds past its limit within which a guest must have ended."""
+"""Seconds past its limit within which a guest must have ended, for a loop that gets a processor."""
 TRIES = 5
-"""On a busy machine one of so many must end in time."""
+"""On a busy machine one of so many must end in time, since it waits for the interpreter as well."""
 
 
 async def load(sandbox: Sandbox, hostile: Hostile, data: bytes | None = None) -> Guest:
@@ -43,22 +44,25 @@ async def test_a_hostile_call_ends_in_time_with_an_error_that_names_its_limit(
 ) -> None:
     hostile = CALLS[name]
     guest = await load(sandbox, hostile)
+    until = inf if hostile.within is None else hostile.within + OVER
     took, held = [], []
 
-    for _ in range(TRIES):
+    while len(took) < TRIES or found.value.kind == "busy":
         async with Heartbeat() as heart:
-            started = time.monotonic()
+            started = time.monotonic() - waited()
             with pytest.raises(GuestError) as found:
                 await guest.call(TOOL, REQUEST, host=hostile.host)
-            took.append(time.monotonic() - started)
+            took.append(time.monotonic() - waited() - started)
         held.append(heart.longest)
+        if found.value.kind == "busy":
+            continue  # the thread of guests, which stands behind all others, had no processor
         assert found.value.kind == hostile.kind, str(found.value)
         assert hostile.says in str(found.value)
         assert str(found.value).startswith("guest 'hostile': ")
-        if took[-1] < hostile.within + OVER and held[-1] < HELD:
+        if took[-1] < until and held[-1] < HELD:
             break
 
-    assert min(took) < hostile.within + OVER
+    assert min(took) < until
     assert min(held) < HELD
 
 
@@ -73,15 +77,15 @@ async def test_a_hostile_module_is_refused_by_name(name: str, sandbox: Sandbox) 
     hostile = (REFUSED | UNGRANTED)[name]
     data = hostile.make()
     await asyncio.to_thread(native)  # what the first guest alone waits for
-    soon = (hostile.within + OVER) * 3
+    soon = inf if hostile.within is None else (hostile.within + OVER) * 3
     took, held = [], []
 
     for _ in range(TRIES):
         async with Heartbeat() as heart:
-            started = time.monotonic()
+            started = time.monotonic() - waited()
             with pytest.raises(GuestRefusedError) as found:
                 await load(sandbox, hostile, data)
-            took.append(time.monotonic() - started)
+            took.append(time.monotonic() - waited() - started)
         held.append(heart.longest)
         assert hostile.says in str(found.value)
         if took[-1] < soon and held[-1] < HELD:
