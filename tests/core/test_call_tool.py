@@ -360,8 +360,7 @@ async def test_calls_that_only_look_run_side_by_side_in_one_session() -> None:
     together = asyncio.Barrier(8)
 
     async def looks(turn: Turn, arguments: Mapping[str, Any]) -> str:
-        async with asyncio.timeout(10):
-            await together.wait()
+        await together.wait()
         return "seen"
 
     tools = Tools(echo_tool("look", run=looks, flags=FETCHES_ALONE))

@@ -145,8 +145,7 @@ async def test_parallel_calls_run_side_by_side_and_answer_in_the_order_of_the_me
     both = asyncio.Barrier(2)
 
     async def meet(turn: Turn, arguments: Mapping[str, Any]) -> str:
-        async with asyncio.timeout(20):
-            await both.wait()
+        await both.wait()
         return str(arguments["text"])
 
     script = Script(call(("c1", "echo", {"text": "a"}), ("c2", "echo", {"text": "b"})), say("done"))

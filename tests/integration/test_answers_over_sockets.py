@@ -48,10 +48,9 @@ class Sending:
     async def question(self) -> dict[str, Any]:
         """Return the only question that waits."""
         rows: list[dict[str, Any]] = []
-        async with asyncio.timeout(20):
-            while not rows:
-                _, answer = await self.served.get("/v1/approvals")
-                rows = answer["approvals"]
+        while not rows:
+            _, answer = await self.served.get("/v1/approvals")
+            rows = answer["approvals"]
         return rows[0]
 
     async def answered(self, **answer: Any) -> tuple[int, Any]:
@@ -212,9 +211,8 @@ async def test_only_those_whom_the_operator_names_answer(decision: str, tmp_path
         post = place.served.post
         running = asyncio.create_task(post("/v1/turns", {"content": "hello"}, **other))
         rows: list[Any] = []
-        async with asyncio.timeout(20):
-            while not rows:
-                rows = (await place.served.get("/v1/approvals", **boss))[1]["approvals"]
+        while not rows:
+            rows = (await place.served.get("/v1/approvals", **boss))[1]["approvals"]
         answer = {"id": rows[0]["id"], "decision": decision}
         assert (await place.served.get("/v1/approvals", **other))[1]["approvals"] == []
         status, refused = await post("/v1/approvals/resolve", answer, **other)

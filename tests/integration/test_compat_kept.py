@@ -75,12 +75,11 @@ def everything(home: Path) -> bytes:
 
 async def over(one: Served, name: str) -> Any:
     """Return a response once it is over."""
-    async with asyncio.timeout(10):
-        while True:
-            _, found = await one.get(f"{PATH}/{name}")
-            if found["status"] not in ("queued", "in_progress"):
-                return found
-            await asyncio.sleep(0)
+    while True:
+        _, found = await one.get(f"{PATH}/{name}")
+        if found["status"] not in ("queued", "in_progress"):
+            return found
+        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -291,8 +290,7 @@ async def test_what_is_deleted_while_it_runs_ends_and_stays_deleted(
         _, begun = await one.post(PATH, asked(background=True))
         await slow.asked.wait()
         assert (await delete(one, f"{PATH}/{begun['id']}"))[0] == 200
-        async with asyncio.timeout(10):
-            await slow.left.wait()
+        await slow.left.wait()
         assert (await one.get(f"{PATH}/{begun['id']}"))[0] == 404
 
 

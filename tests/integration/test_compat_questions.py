@@ -136,11 +136,10 @@ async def decided(one: Served) -> list[str]:
 
 async def waiting(one: Served, count: int) -> list[Any]:
     """Return the questions once there are so many."""
-    async with asyncio.timeout(20):
-        while True:
-            found: list[Any] = (await one.get("/v1/approvals"))[1]["approvals"]
-            if len(found) == count:
-                return found
+    while True:
+        found: list[Any] = (await one.get("/v1/approvals"))[1]["approvals"]
+        if len(found) == count:
+            return found
 
 
 # -- allowed, denied, expired -----------------------------------------------------------
@@ -346,9 +345,8 @@ async def test_it_is_answered_by_a_button_in_slack(
             await until(lambda: one.gate.host.events.reaches(asking))
             client = await stack.enter_async_context(held(one, path))
             await client.question()
-            async with asyncio.timeout(20):
-                while "blocks" not in (sent := await shown.get()):
-                    pass
+            while "blocks" not in (sent := await shown.get()):
+                pass
             assert "list-it" in sent["text"]
             pressed = {
                 "type": "block_actions",

@@ -18,9 +18,6 @@ from hookgate.core.gateway.access.tokens import new_token
 from hookgate.core.gateway.serve import Listener, listen
 from hookgate.core.gateway.server import SERVER, Server
 
-WAIT = 10.0
-"""Seconds after which a test gives up."""
-
 
 @dataclass
 class Socket:
@@ -32,7 +29,7 @@ class Socket:
 
     async def next(self) -> dict[str, Any]:
         """Return the next frame."""
-        message = await self.raw.receive(timeout=WAIT)
+        message = await self.raw.receive()
         assert message.type is aiohttp.WSMsgType.TEXT, message
         frame: dict[str, Any] = json.loads(message.data)
         if "method" in frame:
@@ -74,7 +71,7 @@ class Socket:
     async def closed(self) -> int | None:
         """Read until the socket is closed and return the close code."""
         while True:
-            message = await self.raw.receive(timeout=WAIT)
+            message = await self.raw.receive()
             if message.type is not aiohttp.WSMsgType.TEXT:
                 return self.raw.close_code
 
@@ -126,8 +123,7 @@ class Served:
         writer.write(request.encode("latin-1") if isinstance(request, str) else request)
         await writer.drain()
         try:
-            async with asyncio.timeout(WAIT):
-                return await reader.read(read)
+            return await reader.read(read)
         finally:
             writer.close()
 

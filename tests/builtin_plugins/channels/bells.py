@@ -56,7 +56,7 @@ class Bell:
 
     async def until(self, holds: Callable[[], Any]) -> None:
         """Wait until something holds of what was said."""
-        async with asyncio.timeout(20), self._changed:
+        async with self._changed:
             await self._changed.wait_for(holds)
 
     @hookimpl

@@ -44,7 +44,7 @@ class Platform:
         self._changed = asyncio.Condition()
 
     async def until(self, holds: Callable[[], Any]) -> None:
-        async with asyncio.timeout(20), self._changed:
+        async with self._changed:
             await self._changed.wait_for(holds)
 
     async def serve(self, request: web.Request) -> web.Response:

@@ -90,9 +90,8 @@ async def test_message_is_given_up_after_so_many_attempts(serve: Serve) -> None:
     async with serve(bell, model=echo(), channels={"attempts": 3}, secrets=SECRETS) as served:
         assert await post(served, event(1), {"X-Key": KEY}) == 200
         await bell.until(lambda: len(bell.keys) == 3)
-        async with asyncio.timeout(20):
-            while not (letters := (await call(served, "channels.dead"))["letters"]):
-                continue
+        while not (letters := (await call(served, "channels.dead"))["letters"]):
+            continue
         assert letters[0]["attempts"] == 3
 
 
@@ -115,9 +114,8 @@ async def test_channel_that_is_paused_takes_in_and_says_nothing(serve: Serve) ->
         assert await call(served, "channels.pause", channel="bell") == {"paused": ["bell"]}
         free.set()
         assert await post(served, event(2), {"X-Key": KEY}) == 503
-        async with asyncio.timeout(20):
-            while (await call(served, "channels.list"))["channels"][0]["unsent"] != 1:
-                continue
+        while (await call(served, "channels.list"))["channels"][0]["unsent"] != 1:
+            continue
         assert bell.keys == []
     async with serve(bell, model=model, channels={}, secrets=SECRETS) as served:
         assert (await call(served, "channels.list"))["channels"][0]["paused"]

@@ -108,8 +108,7 @@ async def test_secret_is_compared_before_the_body_is_read(serve: Serve) -> None:
         head = f"POST /webhook/bell HTTP/1.1\r\nHost: {host}:{port}\r\nX-Key: wrong\r\n"
         writer.write(f"{head}Content-Length: 4000\r\n\r\n".encode())
         # Not one byte of the body has been sent, and never is.
-        async with asyncio.timeout(10):
-            assert (await reader.readline()).split()[1] == b"401"
+        assert (await reader.readline()).split()[1] == b"401"
         writer.close()
 
 
@@ -246,11 +245,10 @@ async def test_bodies_that_do_not_come_are_not_waited_for(serve: Serve) -> None:
     limits = {"unverified_seconds": 0.5, "drain_seconds": 5}
     more = {"secrets": SECRETS, "gateway": {"port": 0, "limits": limits}}
     async with serve(bell, model=model, channels={}, **more) as served:
-        async with asyncio.timeout(30):
-            slow = [await stalled(served, 2000) for _ in range(20)]
-            body = event(1)
-            assert await post(served, body, signed(body)) == 200
-            assert [await ended(*one) for one in slow] == ["408"] * 20
+        slow = [await stalled(served, 2000) for _ in range(20)]
+        body = event(1)
+        assert await post(served, body, signed(body)) == 200
+        assert [await ended(*one) for one in slow] == ["408"] * 20
 
 
 @pytest.mark.slow

@@ -16,9 +16,6 @@ from hookgate.core.domain.descriptors import Capability
 from hookgate.core.host import Host
 from hookgate.hookspecs import hookimpl
 
-PATIENCE = 30.0
-"""Seconds after which a change that was not seen is a failure."""
-
 
 class Files:
     """A plugin of nothing but sources."""
@@ -245,11 +242,10 @@ class Told:
 
     async def until(self, wanted: set[str]) -> Collected:
         """Wait for an inventory whose skills are `wanted`, but for those of hookgate."""
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                inventory = await self.inventories.get()
-                if wanted == {row.id for row in inventory.rows if "ours" in row.tags}:
-                    return inventory
+        while True:
+            inventory = await self.inventories.get()
+            if wanted == {row.id for row in inventory.rows if "ours" in row.tags}:
+                return inventory
 
 
 @asynccontextmanager

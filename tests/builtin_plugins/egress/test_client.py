@@ -433,7 +433,7 @@ async def test_a_body_over_the_limit_is_cut_off(server: Upstream, egress_of: Mak
         with pytest.raises(EgressFailedError, match="more than 10000 bytes") as caught:
             await client.get(here(server, "/"))
     assert caught.value.kind == "limit"
-    await asyncio.wait_for(server.closed.wait(), 20)
+    await server.closed.wait()
 
 
 async def test_a_body_at_the_limit_is_taken(server: Upstream, egress_of: Make) -> None:
@@ -690,7 +690,7 @@ async def test_leaving_a_stream_half_way_closes_its_connection(
     async with egress_of().client([here(server)], name="test") as client:
         async with client.stream("GET", here(server, "/")) as response:
             await anext(aiter(response.aiter_raw()))
-        await asyncio.wait_for(server.closed.wait(), 20)
+        await server.closed.wait()
 
 
 async def test_cancelling_a_request_closes_its_connection(
@@ -709,7 +709,7 @@ async def test_cancelling_a_request_closes_its_connection(
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(server.closed.wait(), 20)
+        await server.closed.wait()
 
 
 async def test_no_secret_of_the_url_stands_in_an_error(server: Upstream, egress_of: Make) -> None:
@@ -732,7 +732,7 @@ async def test_closing_the_service_closes_the_clients_left_open(
     await client.get(here(server, "/"))
     assert server.open == 1
     await egress.close()
-    await asyncio.wait_for(server.closed.wait(), 20)
+    await server.closed.wait()
     assert client.is_closed
 
 

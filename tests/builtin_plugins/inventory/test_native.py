@@ -84,8 +84,7 @@ class Late(Acme):
 
     @hookimpl
     async def list_tools(self) -> list[Any]:
-        async with asyncio.timeout(20):
-            await self.was_read.wait()
+        await self.was_read.wait()
         return [echo_tool()]
 
 

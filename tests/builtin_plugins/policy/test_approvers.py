@@ -155,8 +155,7 @@ async def test_when_the_last_approver_leaves_it_is_denied_at_once(tmp_path: Path
                 await gate.question(BOSS)
             await asyncio.sleep(0)
             assert not asked.done()
-        async with asyncio.timeout(5):
-            decision = await asked
+        decision = await asked
     assert (decision.allowed, decision.answer) == (False, "withdrawn")
     assert "Nobody who may approve is connected" in decision.reason
 
@@ -201,8 +200,7 @@ async def test_when_the_token_that_one_waits_for_is_revoked_it_is_denied_at_once
         asked = gate.asking(gate.turn(), mail())
         await gate.question(BOSS)
         await token_book(gate.host).revoke("boss")
-        async with asyncio.timeout(5):
-            assert "Nobody may approve" in (await asked).reason
+        assert "Nobody may approve" in (await asked).reason
 
 
 async def test_without_tokens_the_owner_may_come(tmp_path: Path) -> None:
@@ -284,8 +282,7 @@ async def test_rules_that_change_while_it_waits_leave_no_grant_behind(tmp_path: 
         shown = await gate.question()
         file.write_text(RULES % "two")
         await gate.reread()
-        async with asyncio.timeout(5):
-            assert not (await asked).allowed
+        assert not (await asked).allowed
         answer = {"id": shown["id"], "decision": "allow-always", "digest": shown["digest"]}
         with pytest.raises(TurnError, match="no question"):
             await gate.do("approvals.resolve", **answer)

@@ -129,8 +129,7 @@ async def speak(served: Served, *pieces: bytes) -> bytes:
             writer.write(piece)
             await writer.drain()
             await asyncio.sleep(0)
-        async with asyncio.timeout(10):
-            return await reader.read()
+        return await reader.read()
     except ConnectionResetError:
         return b""
     finally:

@@ -15,7 +15,7 @@ import pytest
 from tests.core.gateway.test_chat import Gate
 from tests.core.gateway.test_http import events
 from tests.support.script import Script, Scripted, gateway, say, until
-from tests.support.wire import WAIT, Socket, serving
+from tests.support.wire import Socket, serving
 
 from hookgate.core.domain.turn import Turn
 from hookgate.core.gateway.serve import drain, loop_factory, serve
@@ -41,8 +41,7 @@ class Process:
         (self.home / "go").touch()
 
     async def exit_code(self) -> int:
-        async with asyncio.timeout(WAIT):
-            return await self.process.wait()
+        return await self.process.wait()
 
 
 @asynccontextmanager
@@ -61,8 +60,7 @@ async def running(home: Path, *, seconds: float = 25, wait: float = 0) -> AsyncI
     )
     try:
         assert process.stdout is not None
-        async with asyncio.timeout(30):
-            line = await process.stdout.readline()
+        line = await process.stdout.readline()
         yield Process(process, int(line), home)
     finally:
         if process.returncode is None:
@@ -109,9 +107,8 @@ async def ready(http: aiohttp.ClientSession, url: str) -> int:
 
 async def unready(http: aiohttp.ClientSession, url: str) -> None:
     """Wait until balancers are told to ask others."""
-    async with asyncio.timeout(WAIT):
-        while await ready(http, url) != 503:  # noqa: ASYNC110 - another process says it
-            await asyncio.sleep(0.01)
+    while await ready(http, url) != 503:  # noqa: ASYNC110 - another process says it
+        await asyncio.sleep(0.01)
 
 
 @pytest.mark.slow
@@ -213,8 +210,7 @@ async def test_who_has_connected_is_answered_though_the_gateway_listens_no_more(
             client.setblocking(False)
             reader, writer = await asyncio.open_connection(sock=client)
             writer.write(f"GET /health HTTP/1.1\r\nHost: {served.host}\r\n\r\n".encode())
-            async with asyncio.timeout(WAIT):
-                assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+            assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
             writer.close()
 
 
@@ -295,11 +291,10 @@ async def test_a_stream_that_began_before_the_end_leaves_no_connection_for_anoth
             b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
             % (served.host.encode(), len(body), body)
         )
-        async with asyncio.timeout(WAIT):
-            assert b" 200 " in await reader.readline()
-            await gate.reached.wait()
-            # Its head has gone out, and could not say that the connection ends.
-            served.server.leaving = True
-            gate.open.set()
-            assert b"event: done" in await reader.read()
+        assert b" 200 " in await reader.readline()
+        await gate.reached.wait()
+        # Its head has gone out, and could not say that the connection ends.
+        served.server.leaving = True
+        gate.open.set()
+        assert b"event: done" in await reader.read()
         writer.close()

@@ -46,8 +46,7 @@ async def begun(served: Served, sent: bytes, length: int | None = None) -> Any:
 
 
 async def status(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
-    async with asyncio.timeout(30):
-        line = await reader.readline()
+    line = await reader.readline()
     writer.close()
     return int(line.split()[1])
 

@@ -164,8 +164,7 @@ async def test_a_cancelled_call_cancels_what_the_host_awaits(sandbox: Sandbox) -
     await begun.wait()
     task.cancel()
 
-    async with asyncio.timeout(10):
-        await ended.wait()
+    await ended.wait()
     assert task.cancelled() or task.cancelling()
 
 
