@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from time import perf_counter
 from types import CoroutineType, FrameType
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -35,7 +36,7 @@ from hookgate.core.hooks.dispatch import (
     tightened,
 )
 from hookgate.core.hooks.limits import Watch, driven, parked, rest
-from hookgate.core.hooks.reports import CallSpan, FailureReports
+from hookgate.core.hooks.reports import CUT, FailureReports, span_of
 from hookgate.core.hooks.tasks import finish
 from hookgate.core.settings.schema import HookSettings
 from hookgate.hookspecs import Contract, hook_failed
@@ -440,16 +441,16 @@ class Hooks:
         self, implementation: Implementation, watch: Watch, args: tuple[Any, ...]
     ) -> Any:
         """Call one implementation, and tell `spans` about it."""
-        span = CallSpan(implementation, args)
+        at, value, waited = perf_counter(), CUT, True
         try:
             value = await implementation.call(watch, args)
             # Whoever suspends has himself noted as the one who is waited for.
-            span.end(value, waited=getattr(watch, "implementation", None) is implementation)
+            waited = getattr(watch, "implementation", None) is implementation
             return value
         finally:
             if self.spans is not None:
                 try:
-                    self.spans(span.closed())
+                    self.spans(span_of(implementation, args, at, value, waited=waited))
                 except Exception:  # noqa: BLE001 - a watcher must not break what it watches
                     hook = implementation.hook
                     self._log.exception("a subscriber to hook spans failed", hook=hook)

@@ -88,59 +88,44 @@ LIMIT = 0.05
 
 HELD = "held the event loop"
 
-_CUT_SHORT: Any = object()
+CUT: Any = object()
+"""Stands for what a call came to whose caller was cancelled."""
 
 _TELLING = ("effect", "status", "code", "reason", "message")
 
 
-class CallSpan:
-    """One call that is going on.
+def span_of(
+    implementation: Implementation, args: tuple[Any, ...], at: float, value: Any, *, waited: bool
+) -> HookSpan:
+    """Return the span of a call that ends now.
 
-    Attributes:
-        hook: The hook's name.
+    Args:
+        implementation: What was called.
+        args: All of the hook's arguments.
+        at: `perf_counter()` when it began.
+        value: What it came to: a result, None, `Failed` or `CUT`.
+        waited: Whether it could let others run meanwhile.
     """
-
-    def __init__(self, implementation: Implementation, args: tuple[Any, ...]) -> None:
-        chain = implementation.chain
-        self.hook = chain.name
-        self._plugin = implementation.plugin
-        self._turn = "" if chain.turn is None else str(getattr(args[chain.turn], "id", ""))
-        self._at = perf_counter()
-        self._value: Any = _CUT_SHORT
-        self._waited = True
-
-    def end(self, value: Any, *, waited: bool) -> None:
-        """Take note of what the call came to: a result, None or `Failed`.
-
-        Args:
-            value: That.
-            waited: Whether it could let others run meanwhile.
-        """
-        self._value = value
-        self._waited = waited
-
-    def closed(self) -> HookSpan:
-        """Return the span, which ends now."""
-        outcome, failed = _in_words(self._value)
-        seconds = perf_counter() - self._at
-        held = not self._waited and seconds > LIMIT
-        if held:
-            outcome += f"; {HELD} for {seconds * 1000:.0f} ms"
-        return HookSpan(
-            hook=self.hook,
-            plugin=self._plugin,
-            seconds=seconds,
-            outcome=outcome,
-            failed=failed,
-            held=held,
-            turn=self._turn,
-            at=self._at,
-        )
+    chain, seconds = implementation.chain, perf_counter() - at
+    outcome, failed = _in_words(value)
+    held = not waited and seconds > LIMIT
+    if held:
+        outcome += f"; {HELD} for {seconds * 1000:.0f} ms"
+    return HookSpan(
+        hook=chain.name,
+        plugin=implementation.plugin,
+        seconds=seconds,
+        outcome=outcome,
+        failed=failed,
+        held=held,
+        turn="" if chain.turn is None else str(getattr(args[chain.turn], "id", "")),
+        at=at,
+    )
 
 
 def _in_words(value: Any) -> tuple[str, bool]:
     """Return in a few words what a call came to, and whether it failed."""
-    if value is _CUT_SHORT:
+    if value is CUT:
         return CUT_SHORT, True
     if type(value) is Failed:
         return value.failure.message, True
