@@ -15,8 +15,15 @@ from hookgate import (
     TurnError,
     operation,
 )
-from hookgate.builtin_plugins.keys.book import KeyBook
-from hookgate.builtin_plugins.keys.terms import Client, Terms, beyond, lines_for, of_maker, url_of
+from hookgate.builtin_plugins.keys.book import (
+    Client,
+    KeyBook,
+    Terms,
+    beyond,
+    lines_for,
+    of_maker,
+    url_of,
+)
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.keys.tables import ClientKey

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from hookgate import Principal
-from hookgate.builtin_plugins.keys.terms import Terms, _outside, end_of, of_maker
+from hookgate.builtin_plugins.keys.book import Terms, _outside, end_of, of_maker
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 GLOBS = st.text(alphabet="ab/*?[]!-", min_size=1, max_size=6)
