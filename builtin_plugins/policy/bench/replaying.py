@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from hookgate import ClientCallFlags, Flags, Provenance
 from hookgate.builtin_plugins.policy.bench.bench import Bench, BenchDecision, session_of
-from hookgate.builtin_plugins.policy.bench.comparing import Coverage
+from hookgate.builtin_plugins.policy.bench.cases import Coverage
 from hookgate.builtin_plugins.policy.judge.engine import Engine
 from hookgate.builtin_plugins.policy.judge.facts import LONGEST, Facts, History
 from hookgate.builtin_plugins.policy.rules.linting import arguments_of

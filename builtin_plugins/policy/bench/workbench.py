@@ -10,11 +10,12 @@ from typing import Any
 from hookgate.builtin_plugins.policy.bench.bench import Bench
 from hookgate.builtin_plugins.policy.bench.cases import (
     Case,
+    Coverage,
     TriedCase,
+    compare,
     read_text_of_cases,
     run_case,
 )
-from hookgate.builtin_plugins.policy.bench.comparing import Coverage, compare
 from hookgate.builtin_plugins.policy.bench.replaying import (
     DECIDED,
     FINISHED,

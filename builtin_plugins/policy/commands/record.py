@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hookgate.builtin_plugins.policy.bench.bench import Bench
-    from hookgate.builtin_plugins.policy.bench.comparing import Coverage
+    from hookgate.builtin_plugins.policy.bench.cases import Coverage
     from hookgate.builtin_plugins.policy.bench.replaying import CallEnded, Recorded, Replayed
     from hookgate.builtin_plugins.policy.rules.model import Rule
 
@@ -212,7 +212,7 @@ def diff(
         hookgate policy diff rules rules.new --since 7d
     """
     from hookgate.builtin_plugins.policy.bench.bench import Bench
-    from hookgate.builtin_plugins.policy.bench.comparing import compare
+    from hookgate.builtin_plugins.policy.bench.cases import compare
 
     state = state_of(ctx)
     settings = settings_of(state)
