@@ -34,8 +34,9 @@ from hookgate.builtin_plugins.compat.answers import (
     WireFrame,
     Written,
     behind_white_space,
+    interrupted,
+    request_id,
 )
-from hookgate.builtin_plugins.compat.errors import interrupted, request_id
 from hookgate.builtin_plugins.compat.fields import Asked
 from hookgate.builtin_plugins.compat.settings import DENIED
 from hookgate.builtin_plugins.compat.wires.responses_writer import ResponsesWriter

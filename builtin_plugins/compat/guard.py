@@ -39,7 +39,11 @@ from hookgate import (
     upper_bound,
 )
 from hookgate.builtin_plugins.compat import embeddings
-from hookgate.builtin_plugins.compat.answers import ClientWire
+from hookgate.builtin_plugins.compat.answers import (
+    ClientWire,
+    id_headers,
+    is_anthropic,
+)
 from hookgate.builtin_plugins.compat.delivery import (
     RAN,
     AnswerDelivery,
@@ -47,10 +51,6 @@ from hookgate.builtin_plugins.compat.delivery import (
     limit_headers,
     tell_dropped,
     without_dropped,
-)
-from hookgate.builtin_plugins.compat.errors import (
-    id_headers,
-    is_anthropic,
 )
 from hookgate.builtin_plugins.compat.fields import BROUGHT_TAINT, Asked, bad, json_object
 from hookgate.builtin_plugins.compat.kept import Shelf, idempotency

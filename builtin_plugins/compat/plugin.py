@@ -122,6 +122,6 @@ class Plugin:
 
 
 def _shaped(request: web.Request, error: ErrorAnswer) -> web.Response:
-    from hookgate.builtin_plugins.compat.errors import shape
+    from hookgate.builtin_plugins.compat.answers import shape
 
     return shape(request, error)

@@ -18,8 +18,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from aiohttp import web
 
 from hookgate import EventStream, Host, Principal, StoreError, WireError, new_id
-from hookgate.builtin_plugins.compat.answers import ClientWire, WireFrame, behind_white_space
-from hookgate.builtin_plugins.compat.errors import id_headers, interrupted
+from hookgate.builtin_plugins.compat.answers import (
+    ClientWire,
+    WireFrame,
+    behind_white_space,
+    id_headers,
+    interrupted,
+)
 from hookgate.builtin_plugins.compat.fields import bad
 from hookgate.builtin_plugins.compat.kept import KeptRun, Shelf, beside, packed, unpacked
 from hookgate.builtin_plugins.compat.settings import REUSED, CompatSettings

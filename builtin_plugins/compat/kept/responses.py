@@ -24,8 +24,7 @@ from hookgate import (
     TurnHandle,
     principal_of,
 )
-from hookgate.builtin_plugins.compat.answers import WireFrame
-from hookgate.builtin_plugins.compat.errors import id_headers
+from hookgate.builtin_plugins.compat.answers import WireFrame, id_headers
 from hookgate.builtin_plugins.compat.fields import Fields, bad
 from hookgate.builtin_plugins.compat.kept import KeptRun, Shelf, beside, packed, unpacked
 from hookgate.clients import wire_error

@@ -19,9 +19,9 @@ from hookgate.builtin_plugins.compat.answers import (
     joined,
     matched_of,
     merge,
+    openai_error,
     stop_of,
 )
-from hookgate.builtin_plugins.compat.errors import openai_error
 from hookgate.kit.usage import as_openai_chat
 from hookgate.wire import TextForm, TextFrames, dumps
 

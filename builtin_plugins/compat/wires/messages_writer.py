@@ -14,13 +14,13 @@ from hookgate.builtin_plugins.compat.answers import (
     MESSAGES_STOPS,
     WireFrame,
     Written,
+    anthropic_error,
     came_by,
     joined,
     matched_of,
     merge,
     stop_of,
 )
-from hookgate.builtin_plugins.compat.errors import anthropic_error
 from hookgate.builtin_plugins.compat.wires.messages_reader import UNSIGNED
 from hookgate.kit.usage import as_anthropic_messages
 from hookgate.wire import StrictJSONError, TextFrames, dumps, loads

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from hookgate import ErrorAnswer, Event, StopEvent, Turn, Usage, new_id
-from hookgate.builtin_plugins.compat.answers import WireFrame, came_by, stop_of
-from hookgate.builtin_plugins.compat.errors import openai_error
+from hookgate.builtin_plugins.compat.answers import WireFrame, came_by, openai_error, stop_of
 from hookgate.builtin_plugins.compat.fields import Asked
 from hookgate.builtin_plugins.compat.wires.responses_reader import CALLS, OWN, named
 from hookgate.wire import dumps
