@@ -41,8 +41,11 @@ from hookgate.builtin_plugins.awareness.cards.listing import (
     visible,
 )
 from hookgate.builtin_plugins.awareness.cards.shelf import SOURCE
-from hookgate.builtin_plugins.awareness.operations import AwarenessOperations, CardOperations
-from hookgate.builtin_plugins.awareness.selection.explainer import Explainer
+from hookgate.builtin_plugins.awareness.operations import (
+    AwarenessOperations,
+    CardOperations,
+    Explainer,
+)
 from hookgate.builtin_plugins.awareness.selection.injector import (
     STATE,
     TurnCards,

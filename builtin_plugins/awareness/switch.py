@@ -26,7 +26,7 @@ from hookgate.kit.json_lines import JsonLines, JsonLinesWriter, read_json_lines
 from hookgate.metrics import OTHER
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.awareness.selection.explainer import Trial
+    from hookgate.builtin_plugins.awareness.operations import Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
