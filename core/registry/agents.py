@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from hookgate.core.settings.schema import AgentSettings, BindingSettings, Settings
 
 Tier: TypeAlias = Literal["request", "peer", "guild", "team", "account", "channel", "default"]
-_TIERS: tuple[Tier, ...] = ("peer", "guild", "team", "account", "channel", "default")
-_FIELDS = ("peer", "guild", "team", "account", "channel")
+_FIELDS: tuple[Tier, ...] = ("peer", "guild", "team", "account", "channel")
+_TIERS: tuple[Tier, ...] = (*_FIELDS, "default")
 
 DEMO_AGENT = Agent(name="demo", models=(ModelRef("demo", "demo"),))
 """The agent of a gateway without any configured one."""
@@ -128,9 +128,8 @@ class Router:
     ) -> None:
         self._agents = dict(agents)
         self._default = default
-        self._tiers: dict[Tier, list[tuple[int, BindingSettings]]] = {tier: [] for tier in _TIERS}
-        for number, binding in enumerate(bindings):
-            self._tiers[_tier_of(binding)].append((number, binding))
+        numbered = [(_tier_of(one), number, one) for number, one in enumerate(bindings)]
+        self._bindings = sorted(numbered, key=lambda one: _TIERS.index(one[0]))
         if default is None and not bindings and len(agents) == 1:
             self._default = next(iter(agents))
 
@@ -156,15 +155,14 @@ class Router:
                     action=f"add a section [agents.{agent}] to the settings",
                 )
             return AgentRoute(agent=self._agents[agent], tier="request", reason="asked for by name")
-        for tier in _TIERS:
-            for number, binding in self._tiers[tier]:
-                if _matches(binding, address):
-                    return AgentRoute(
-                        agent=self._agents[binding.agent],
-                        tier=tier,
-                        binding=number,
-                        reason=f"bindings[{number}] matches by {_describe(binding)}",
-                    )
+        for tier, number, binding in self._bindings:
+            if _matches(binding, address):
+                return AgentRoute(
+                    agent=self._agents[binding.agent],
+                    tier=tier,
+                    binding=number,
+                    reason=f"bindings[{number}] matches by {_describe(binding)}",
+                )
         if self._default is not None:
             return AgentRoute(
                 agent=self._agents[self._default], tier="default", reason="the default"
@@ -193,10 +191,7 @@ def check_agent(principal: Principal, agent: Agent) -> None:
 
 
 def _tier_of(binding: BindingSettings) -> Tier:
-    for tier in _TIERS[:-1]:
-        if getattr(binding, tier) is not None:
-            return tier
-    return "default"
+    return next((tier for tier in _FIELDS if getattr(binding, tier) is not None), "default")
 
 
 def _matches(binding: BindingSettings, address: Address) -> bool:
