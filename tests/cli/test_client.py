@@ -114,6 +114,15 @@ def test_what_does_not_work_as_it_should_is_said_at_every_command(
     assert "the disk is on fire" in ran.out
 
 
+def test_a_request_that_the_gateway_cannot_read_is_an_error_and_is_not_waited_for(
+    hookgate: CommandLine, serve: Callable[[], Served]
+) -> None:
+    serve()
+    ran = hookgate("audit", "list", "--limit", "99999999999999999999")
+    assert (ran.code, ran.out) == (1, "")
+    assert "found the integer 99999999999999999999" in ran.err
+
+
 @pytest.mark.parametrize("where", [[], ["--local"]])
 def test_a_streaming_operation_is_followed_to_its_end(
     hookgate: CommandLine, serve: Callable[[], Served], where: list[str]

@@ -139,13 +139,14 @@ class RemoteClient:
             if stream is not None:
                 stream.put_event(frame["method"], data)
             return
-        stream = self._streams.get(frame.get("id"))
-        if stream is None:
-            return
         if "error" in frame:
             error = frame["error"]
-            stream.fail(AnsweredError(error["message"], error.get("data") or {}))
-        else:
+            # Whose request it was that could not be read is not said, and any may wait for it.
+            failed = AnsweredError(error["message"], error.get("data") or {})
+            for number, stream in self._streams.items():
+                if frame.get("id") in (None, number):
+                    stream.fail(failed)
+        elif (stream := self._streams.get(frame.get("id"))) is not None:
             stream.put_result(frame["result"])
 
 
