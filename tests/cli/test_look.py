@@ -26,6 +26,8 @@ def test_why_a_plugin_runs_or_does_not_is_said(hookgate: CommandLine) -> None:
     assert "before_tool_call" in ran.out
     ran = hookgate("-p", "no:memory", "plugins", "why", "memory")
     assert "disabled" in ran.out
+    ran = hookgate("plugins", "why", "")
+    assert (ran.code, ran.out) == (1, "no plugin called '' is builtin or installed\n")
     ran = hookgate("plugins", "why", "polcy")
     assert ran.code == 1
     assert "did you mean 'policy'" in ran.out

@@ -170,7 +170,7 @@ _COLORS = {
 }
 
 
-def _known(state: State, name: str = "") -> Mapping[str, Any]:
+def _known(state: State, name: str | None = None) -> Mapping[str, Any]:
     """Return all plugins, and why the one called `name` runs or not, whatever is wrong.
 
     Where no gateway can be asked, since none starts, the plugins are looked at one by one.
@@ -179,7 +179,7 @@ def _known(state: State, name: str = "") -> Mapping[str, Any]:
 
     try:
         data = dict(state.ask("plugins.list"))
-        if name:
+        if name is not None:
             data["why"] = state.ask("plugins.why", {"name": name})["why"]
         fresh = _installed_since(state, data["plugins"])
         data["plugins"] = [*data["plugins"], *fresh]
@@ -191,7 +191,7 @@ def _known(state: State, name: str = "") -> Mapping[str, Any]:
         said = "\n".join(dict.fromkeys([str(error), *wrong]))
         state.err.print(f"no gateway could be asked: {said}", style="red", markup=False)
         data = {"plugins": [asdict(info) for info in plugins.infos()], "error": said}
-        if name:
+        if name is not None:
             data["why"] = plugins.why(name)
     return data
 
