@@ -36,7 +36,7 @@ def test_a_kept_token_is_readable_for_its_user_alone(hookgate: CommandLine) -> N
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-@pytest.mark.parametrize("words", [["x", "--scope", "admin"], ['a"b'], ["a\\b"], ["a\nb"]])
+@pytest.mark.parametrize("words", [["x", "--scope", "admin"], [""], ['a"b'], ["a\\b"], ["a\nb"]])
 def test_a_scope_or_name_that_cannot_be_is_refused(hookgate: CommandLine, words: list[str]) -> None:
     assert hookgate("token", "new", *words).code == 2
 

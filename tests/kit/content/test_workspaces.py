@@ -142,5 +142,5 @@ def test_more_than_a_person_can_look_at_is_refused(
 def test_nothing_there_is_nothing_to_accept(tmp_path: Path) -> None:
     known = Workspaces(tmp_path / "home")
     assert known.standing(tmp_path).state == "nothing"
-    with pytest.raises(ContentError, match="nothing in it"):
+    with pytest.raises(ContentError, match="found nothing in it, expected skills or cards"):
         known.accept(tmp_path, "", AT)

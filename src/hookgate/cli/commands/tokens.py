@@ -53,8 +53,8 @@ def new(
     state = state_of(ctx)
     token, digest = new_token()
     key = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else f'"{name}"'
-    if '"' in name or "\\" in name or not name.isprintable():
-        raise typer.BadParameter("expected a name without quotes and backslashes")
+    if not name or '"' in name or "\\" in name or not name.isprintable():
+        raise typer.BadParameter("expected a name, without quotes and backslashes")
     listed = ", ".join(f'"{one}"' for one in scopes)
     toml = f'[gateway.tokens.{key}]\ndigest = "{digest}"\nscopes = [{listed}]\n'
     kept = _keep(state, token) if keep else ""

@@ -205,9 +205,10 @@ class Workspaces:
         """
         real = Path(os.path.realpath(workspace))
         files = content_of(real)
-        now = digest_of(files) if files else ""
-        if not files or now != digest:
-            found = f"content with the digest {now}" if files else "nothing in it"
+        if not files:
+            raise _refused(real, "nothing in it", "skills or cards that are to count")
+        if (now := digest_of(files)) != digest:
+            found = f"content with the digest {now}"
             raise _refused(real, found, f"the digest {digest}: look at it again")
         place = self._place(real)
         fresh = place.with_name(f".{place.name}.{uuid4().hex}")
