@@ -1,6 +1,6 @@
 """Whether the right capability cards are shown, and how often one is shown for nothing.
 
-The messages are in ``builtin_plugins/awareness/selection/messages.jsonl``, where `hookgate
+The messages are in ``builtin_plugins/awareness/messages.jsonl``, where `hookgate
 awareness report` has them from. A line is ``{"text", "kind",
 "cards"}``: the ids of the cards that answer it, or none, where no card should be shown. Those
 of the kind ``fresh`` were written when the examples of the router were done: the figures with
@@ -36,8 +36,8 @@ from rich.table import Table
 from benchmarks.discovery._tool_sets import read_set, set_folders
 from benchmarks.discovery._vectors import Vectors, model_of
 from benchmarks.report import Figure, report
+from hookgate.builtin_plugins.awareness import operations as explaining
 from hookgate.builtin_plugins.awareness.cards.folders import parse_card, shipped_cards
-from hookgate.builtin_plugins.awareness.selection import explainer as explaining
 from hookgate.builtin_plugins.awareness.selection.router import TagRouter
 from hookgate.builtin_plugins.awareness.selection.selector import (
     CardMatcher,

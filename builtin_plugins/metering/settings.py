@@ -12,7 +12,7 @@ from hookgate import Section
 Scope: TypeAlias = Literal[
     "global", "agent", "channel", "account", "key", "session", "tool", "plugin", "heartbeat"
 ]
-"""Whose calls are counted together; see `subjects` in ``rules.py``."""
+"""Whose calls are counted together; see `limits.subjects`."""
 Window: TypeAlias = Literal["turn", "day", "month"]
 Unit: TypeAlias = Literal["tokens", "usd", "requests", "parallel"]
 Over: TypeAlias = Literal["refuse", "fallback", "ask"]
