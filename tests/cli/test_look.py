@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from tests.cli.conftest import CommandLine, Served
@@ -171,3 +172,15 @@ def test_tables_are_upgraded_where_a_start_would_not_do_it(hookgate: CommandLine
     data = hookgate("db", "upgrade", "--json").json
     assert all(row["current"] for row in data["tables"])
     assert hookgate("tools", "list").code == 0
+
+
+@pytest.mark.parametrize("folder", ["there", "file/below"])
+def test_a_file_that_cannot_be_written_is_an_error_that_names_it(
+    hookgate: CommandLine, tmp_path: Path, folder: str
+) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "file").touch()
+    ran = hookgate("audit", "export", "--out", str(tmp_path / folder))
+    assert (ran.code, ran.out) == (1, "")
+    assert str(tmp_path / "file" if "/" in folder else tmp_path / folder) in ran.err
+    assert "directory" in ran.err

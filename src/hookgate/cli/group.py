@@ -188,6 +188,12 @@ def guarded(work: Callable[[], Any], state: Callable[[], State]) -> Any:
     except HookgateError as error:
         _print_error(state(), error)
         raise typer.Exit(1) from None
+    except OSError as error:
+        # A file that somebody has named, as in `--out`; what names none is a fault of ours.
+        if (file := error.filename2 or error.filename) is None:
+            raise
+        _print_error(state(), HookgateError(f"{file}: {(error.strerror or 'failed').lower()}"))
+        raise typer.Exit(1) from None
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 
