@@ -326,7 +326,7 @@ async def test_prices_of_many_models_are_not_all_kept() -> None:
 @pytest.mark.slow
 def test_the_library_is_not_loaded_with_the_plugin() -> None:
     code = (
-        "import sys; from hookgate.builtin_plugins.metering.prices import book; "
+        "import sys; from hookgate.builtin_plugins.metering import prices; "
         "sys.exit('genai_prices' in sys.modules or 'httpx2' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
