@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, overload
@@ -154,7 +155,7 @@ class Host:
         self.for_command = False
         self.log: FilteringBoundLogger = log or structlog.get_logger("hookgate")
         self.log_tail = LogTail()
-        self.events = EventBus(redact=lambda data: redact_json(secrets, data))
+        self.events = EventBus(redact=partial(redact_json, secrets))
         self.tools: Registry[Tool] = Registry(
             "tool",
             lambda one: one.name,

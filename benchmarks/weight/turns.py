@@ -34,8 +34,9 @@ COUNTS = ("statements", "commits", "read transactions", "hand-overs")
 """What is counted beside calls."""
 TURN_SECONDS = 0.125
 """As much time passes with each turn."""
-MINUTES = 2
-"""As many pass once all conversations have begun: what is done once a minute is done by then."""
+MINUTES = 5
+"""As many pass once all conversations have begun: what is done once a minute is done by then, and
+what 1,500 calls leave that ended in one moment, 500 of which are settled at a time."""
 BEFORE_SECONDS = 3
 """As many pass before the first turn that is counted, so that timers of each run fall alike."""
 AFTER_SECONDS = 2

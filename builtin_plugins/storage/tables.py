@@ -6,6 +6,7 @@ show every plugin the tables of all others.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,19 +24,33 @@ class UtcTime(sa.TypeDecorator[datetime]):
     impl = sa.DateTime(timezone=True)
     cache_ok = True
 
+    def bind_processor(self, dialect: sa.Dialect) -> Callable[[datetime | None], Any] | None:
+        """Return what makes of a time what the driver takes; each row is written with one."""
+        return _digits if dialect.name == "sqlite" else super().bind_processor(dialect)
+
     def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
         """Return what is stored; SQLite has no time zones and keeps the digits."""
-        if value is None:
-            return None
-        if value.tzinfo is None:
-            raise ValueError(f"found the time {value} without a zone: expected one in UTC")
-        return value.astimezone(UTC)
+        return None if value is None else _in_utc(value)
 
     def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
         """Return what was stored, aware."""
         if value is None or value.tzinfo is not None:
             return value
         return value.replace(tzinfo=UTC)
+
+
+def _in_utc(value: datetime) -> datetime:
+    if value.tzinfo is None:
+        raise ValueError(f"found the time {value} without a zone: expected one in UTC")
+    return value.astimezone(UTC)
+
+
+def _digits(value: datetime | None) -> str | None:
+    """Return a time as SQLAlchemy has SQLite keep it."""
+    if value is None:
+        return None
+    own = value if value.tzinfo is UTC else _in_utc(value)
+    return own.replace(tzinfo=None).isoformat(" ", "microseconds")
 
 
 class StorageModel(SQLModel, registry=registry()):

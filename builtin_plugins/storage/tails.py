@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import dropwhile, takewhile
 from typing import NamedTuple
@@ -239,33 +238,32 @@ class KnownTaints:
 
     def __init__(self, sessions: int = MOST_SESSIONS) -> None:
         self._most = sessions
-        self._asked: OrderedDict[str, AskedTaint] = OrderedDict()
+        self.asked: OrderedDict[str, AskedTaint] = OrderedDict()
         self._left: Counter[str] = Counter()
         """The sessions with writes under way that nobody waits for any longer."""
 
     def of(self, session: str, turns: int, outside: int | None) -> AskedTaint:
         """Return what is known; without a taint where it has to be read, and then be kept."""
-        known = self._asked.get(session)
+        known = self.asked.get(session)
         is_read = known is not None and known.taint is not None
         if known and is_read and (known.turns, known.outside) == (turns, outside):
-            self._asked.move_to_end(session)
+            self.asked.move_to_end(session)
             return known
         asked = AskedTaint(session, turns, outside)
-        self._asked.pop(session, None)
+        self.asked.pop(session, None)
         if session in self._left:
             return asked
-        self._asked[session] = asked
-        if len(self._asked) > self._most:
-            self._asked.popitem(last=False)
+        self.asked[session] = asked
+        if len(self.asked) > self._most:
+            self.asked.popitem(last=False)
         return asked
 
     def keep(self, asked: AskedTaint, taint: Taint) -> None:
         """Keep what was read, unless something was written or asked meanwhile."""
-        if self._asked.get(asked.session) is asked:
+        if self.asked.get(asked.session) is asked:
             asked.taint = taint
 
-    @contextmanager
-    def changing(self, session: str, behind: Callable[[], asyncio.Future[None]]) -> Iterator[None]:
+    def changing(self, session: str, behind: Callable[[], asyncio.Future[None]]) -> Changing:
         """Know nothing of a session before and behind a write to it, whatever becomes of that.
 
         Args:
@@ -273,15 +271,12 @@ class KnownTaints:
             behind: Returns what is done once all that was handed to the store by then is written:
                 a write is made also where whoever wanted it was cancelled.
         """
-        self._asked.pop(session, None)
-        try:
-            yield
-        except asyncio.CancelledError:
-            self._left[session] += 1
-            behind().add_done_callback(lambda done: self._written(session, done))
-            raise
-        finally:
-            self._asked.pop(session, None)
+        return Changing(self, session, behind)
+
+    def leave(self, session: str, behind: asyncio.Future[None]) -> None:
+        """Keep nothing of a session until `behind` is done: a write to it is still under way."""
+        self._left[session] += 1
+        behind.add_done_callback(lambda done: self._written(session, done))
 
     def _written(self, session: str, done: asyncio.Future[None]) -> None:
         if not done.cancelled():
@@ -289,3 +284,20 @@ class KnownTaints:
         self._left[session] -= 1
         if not self._left[session]:
             del self._left[session]
+
+
+@dataclass(eq=False, slots=True)
+class Changing:
+    """A write to a session, of which nothing is known meanwhile; see `KnownTaints.changing`."""
+
+    known: KnownTaints
+    session: str
+    behind: Callable[[], asyncio.Future[None]]
+
+    def __enter__(self) -> None:
+        self.known.asked.pop(self.session, None)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and issubclass(kind, asyncio.CancelledError):
+            self.known.leave(self.session, self.behind())
+        self.known.asked.pop(self.session, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from operator import not_
 from typing import Any, NamedTuple
 
 from hookgate import HookFailure, Instrument, Label, MetricRecord, RecordSource
@@ -111,21 +112,22 @@ class RecordPart(NamedTuple):
         record: The records' name.
         each: The field with the list; "" for the record itself.
         readers: The instruments that read it, with their sources.
-        labels: The fields that tell its series apart, and whether it is all that counts whether
-            there is anything in them.
+        labels: The fields that tell its series apart.
+        truths: Those of which it is all that counts whether there is anything in them.
     """
 
     record: str
     each: str
     readers: Sequence[tuple[Instrument, RecordSource]]
-    labels: Sequence[tuple[str, bool]]
+    labels: Sequence[str]
+    truths: Sequence[str]
 
     def key_of(self, fields: Mapping[str, Any]) -> Hashable | None:
         """Return what says which series a row belongs to; None where nothing can."""
         found = fields.get
         try:
-            values = [not found(at) if truth else found(at) for at, truth in self.labels]
-            key = self.record, self.each, *values
+            truths = map(not_, map(found, self.truths))
+            key = self.record, self.each, *map(found, self.labels), *truths
             hash(key)
         except TypeError:  # whoever records it writes what it likes
             return None
@@ -156,7 +158,10 @@ class Instruments:
             for each in sorted({source.each for _, source in readers}):
                 some = [(one, source) for one, source in readers if source.each == each]
                 labels = {(by.field or by.name, by.truth) for one, _ in some for by in one.labels}
-                part = RecordPart(name, each, some, sorted(labels))
+                plain, truths = [
+                    sorted([at for at, truth in labels if truth is kind]) for kind in (False, True)
+                ]
+                part = RecordPart(name, each, some, plain, truths)
                 self.parts.setdefault(name, []).append(part)
 
     def readings(self, record: MetricRecord) -> list[Reading]:

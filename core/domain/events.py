@@ -12,7 +12,7 @@ import fnmatch
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from threading import Lock
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -222,7 +222,16 @@ class EventBus:
         # as it is.
         safe = event
         if not event.at or data != event.data or event.value is not None:
-            safe = replace(event, data=data, at=event.at or perf_counter(), value=None)
+            safe = Event(
+                event.type,
+                data,
+                event.turn,
+                event.session,
+                event.scope,
+                event.at or perf_counter(),
+                event.audience,
+                event.seq,
+            )
         # Many tabs are one person: whom it is for is found out once for each.
         known: dict[int, bool] = {}
         for subscription in listeners:

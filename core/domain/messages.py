@@ -140,6 +140,9 @@ class Message(WirePart):
         sized: What it is made of, once somebody has looked; see `kit.tokens.bounds.sizes_of`.
         plain: Whether it is one text and nothing else, as most are: long histories are walked over
             several times a turn, and such a message has nothing to be looked for.
+        text: Its text parts, joined.
+        tool_uses: The tool calls that it asks for, in order.
+        tool_results: The tool results that it carries, in order.
     """
 
     role: Role
@@ -153,18 +156,30 @@ class Message(WirePart):
     counted: tuple[object, int] | None = field(default=None, init=False, repr=False, compare=False)
     sized: Any = field(default=None, init=False, repr=False, compare=False)
     plain: bool = field(default=False, init=False, repr=False, compare=False)
+    text: str = field(default="", init=False, repr=False, compare=False)
+    tool_uses: tuple[ToolUse, ...] = field(default=(), init=False, repr=False, compare=False)
+    tool_results: tuple[ToolResultPart, ...] = field(
+        default=(), init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
+        # Looked for once: a history is walked over for them several times a turn.
         parts: object = self.parts  # a plugin may have put anything there
         if type(parts) is tuple and len(parts) == 1 and isinstance(parts[0], Text):
             object.__setattr__(self, "plain", True)
-
-    @property
-    def text(self) -> str:
-        """The message's text parts, joined."""
-        if self.plain and isinstance(text := self.parts[0], Text):
-            return text.text
-        return "".join(part.text for part in self.parts if isinstance(part, Text))
+            object.__setattr__(self, "text", parts[0].text)
+        elif isinstance(parts, tuple | list):
+            texts, uses, results = list[str](), list[ToolUse](), list[ToolResultPart]()
+            for part in parts:
+                if isinstance(part, Text):
+                    texts.append(part.text)
+                elif isinstance(part, ToolUse):
+                    uses.append(part)
+                elif isinstance(part, ToolResultPart):
+                    results.append(part)
+            object.__setattr__(self, "text", "".join(texts))
+            object.__setattr__(self, "tool_uses", tuple(uses))
+            object.__setattr__(self, "tool_results", tuple(results))
 
     def with_texts(self, change: Callable[[str], str]) -> Message:
         """Return this message with each of its texts changed."""
@@ -182,20 +197,6 @@ class Message(WirePart):
         if self.plain and isinstance(text := self.parts[0], Text):
             return text.source != ""
         return "" not in [part.source if isinstance(part, Text) else "" for part in self.parts]
-
-    @property
-    def tool_uses(self) -> tuple[ToolUse, ...]:
-        """The tool calls that this message asks for, in order."""
-        if self.plain:
-            return ()
-        return tuple([part for part in self.parts if isinstance(part, ToolUse)])
-
-    @property
-    def tool_results(self) -> tuple[ToolResultPart, ...]:
-        """The tool results that this message carries, in order."""
-        if self.plain:
-            return ()
-        return tuple([part for part in self.parts if isinstance(part, ToolResultPart)])
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form that the conversation store keeps."""

@@ -74,7 +74,8 @@ def decide(server: Server, routes: Mapping[AbstractRoute, Route]) -> Middleware:
                 request[CLIENT] = server.gate.address_of(request)
             if route.access.kind != "scoped":
                 request[BODIES] = server.bodies
-            with server.live():
+            server.begin()
+            try:
                 caller = await server.gate.admit(request, route.access, route.credentials)
                 if caller is not None:
                     request[CALLER] = caller
@@ -83,6 +84,8 @@ def decide(server: Server, routes: Mapping[AbstractRoute, Route]) -> Middleware:
                     return _made(server, route, await contained(handler(request)))
                 with server.keyed(request):
                     return _made(server, route, await contained(handler(request)))
+            finally:
+                server.end()
         except web.HTTPRequestEntityTooLarge:
             return _answer(server, request, _too_large(request.client_max_size))
         except web.HTTPException:

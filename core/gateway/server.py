@@ -105,29 +105,9 @@ class Server:
         """Whether it stops, or will in a moment: no connection is kept for another request."""
         return self.leaving or self.stopping
 
-    @contextmanager
-    def enlisted(self, client: LiveClient) -> Iterator[None]:
-        """Count `client` among those that are connected, for as long as it is.
-
-        A token that was revoked since it let the client in ends it at once, and one that
-        expires ends it then; so does a session that nobody has shown again.
-        """
-        self.clients.add(client)
-        if client.token and not self.gate.tokens.holds(client.token):
-            client.end(1008, TOKEN_REVOKED)
-        if client.session and self.gate.sessions.has_ended(client.session):
-            client.end(1008, SESSION_ENDED)
-        clock = self.host.clock
-        ends = [Expiry(client.principal, clock, lambda: client.end(1008, EXPIRED))]
-        if client.session:
-            lasts = self.gate.sessions.lasts(client.session)
-            ends.append(Expiry(lasts, clock, lambda: client.end(1008, SESSION_ENDED)))
-        try:
-            yield
-        finally:
-            for expiry in ends:
-                expiry.cancel()
-            self.clients.remove(client)
+    def enlisted(self, client: LiveClient) -> Enlisted:
+        """Count `client` among those that are connected, for as long as it is."""
+        return Enlisted(self, client)
 
     def revoked(self, name: str) -> None:
         """End whatever came in with the token called `name`: connections and turns."""
@@ -181,9 +161,8 @@ class Server:
                 retry_after=RETRY_AFTER,
             )
 
-    @contextmanager
-    def live(self) -> Iterator[None]:
-        """Count a request for as long as it lasts.
+    def begin(self) -> None:
+        """Count a request that lasts until it is told to `end`.
 
         Raises:
             WireError: There are too many.
@@ -196,10 +175,10 @@ class Server:
                 action="try again in a moment, or raise `gateway.limits.connections`",
             )
         self._live += 1
-        try:
-            yield
-        finally:
-            self._live -= 1
+
+    def end(self) -> None:
+        """Count a request no longer."""
+        self._live -= 1
 
     @contextmanager
     def pending(self, *, anonymous: bool) -> Iterator[None]:
@@ -263,3 +242,34 @@ class Server:
 
 SERVER: web.AppKey[Server] = web.AppKey("hookgate server", Server)
 """What all requests of the gateway share."""
+
+
+class Enlisted:
+    """A client for as long as it is connected.
+
+    A token that was revoked since it let the client in ends it at once, and one that expires
+    ends it then; so does a session that nobody has shown again.
+    """
+
+    def __init__(self, server: Server, client: LiveClient) -> None:
+        self._server, self._client = server, client
+        self._ends: list[Expiry] = []
+
+    def __enter__(self) -> None:
+        server, client = self._server, self._client
+        server.clients.add(client)
+        if client.token and not server.gate.tokens.holds(client.token):
+            client.end(1008, TOKEN_REVOKED)
+        if client.session and server.gate.sessions.has_ended(client.session):
+            client.end(1008, SESSION_ENDED)
+        clock = server.host.clock
+        if client.principal.expires is not None:
+            self._ends = [Expiry(client.principal, clock, lambda: client.end(1008, EXPIRED))]
+        if client.session:
+            lasts = server.gate.sessions.lasts(client.session)
+            self._ends.append(Expiry(lasts, clock, lambda: client.end(1008, SESSION_ENDED)))
+
+    def __exit__(self, *_: object) -> None:
+        for expiry in self._ends:
+            expiry.cancel()
+        self._server.clients.remove(self._client)

@@ -409,7 +409,8 @@ class Hooks:
                         continue
                 except BaseException as error:  # noqa: BLE001 - the implementation's failure
                     value = watch.failed(implementation, error)
-                value = await implementation.settle(watch, value)
+                if (unfit := implementation.unfit(value)) is not None:
+                    value = await implementation.settle(watch, value, unfit)
             if type(value) is Failed:
                 self._fail(chain, value.failure, errors)
                 if named:

@@ -240,22 +240,20 @@ class Implementation:
                 return value
         except BaseException as error:  # noqa: BLE001 - any failure is the implementation's
             value = watch.failed(self, error)
-        return await self.settle(watch, value)
+        unfit = self.unfit(value)
+        return value if unfit is None else await self.settle(watch, value, unfit)
 
-    async def settle(self, watch: Watch, value: Any) -> Any:
-        """Look closer at a result that is of none of the expected classes. Returns as `call`."""
+    async def settle(self, watch: Watch, value: Any, unfit: Failed) -> Any:
+        """Await a result that is not fit by itself, if that can be. Returns as `call`."""
+        if not hasattr(type(value), "__await__"):
+            return unfit
+        value = await self.wait(watch, value)
+        return self.unfit(value) or value
+
+    def unfit(self, value: Any) -> Failed | None:
+        """Return what is wrong with a result, if anything is; of a failure nothing more."""
         if value is None or type(value) is Failed:
-            return value
-        unfit = self._unfit(value)
-        if unfit is not None and hasattr(type(value), "__await__"):
-            value = await self.wait(watch, value)
-            if value is None or type(value) is Failed:
-                return value
-            unfit = self._unfit(value)
-        return value if unfit is None else unfit
-
-    def _unfit(self, value: Any) -> Failed | None:
-        """Return what is wrong with a result, if anything is."""
+            return None
         try:
             expected = self.chain.expected
             if isinstance(value, expected.classes) or expected.check(value):

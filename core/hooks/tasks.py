@@ -125,7 +125,8 @@ def contained_task(
     work: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
 ) -> asyncio.Task[T]:
     """Return a task of `work` that stops no event loop; see `contained`."""
-    task = asyncio.create_task(contained(work), name=name, context=context)
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(contained(work), name=name, context=context)
     # Cancelled before it began, it would leave `work` behind, which nobody has awaited.
     task.add_done_callback(lambda _: work.close())
     return task

@@ -405,7 +405,15 @@ def redact_json(secrets: Secrets, data: Mapping[str, Any]) -> Mapping[str, Any]:
     texts: list[str] = []
     if not {str}.issuperset(map(type, data)):
         data = {str(key): item for key, item in data.items()}
-    copy: dict[str, Any] = _copied(dict(data), texts)
+    copy: dict[str, Any] = {}
+    for key, item in data.items():
+        kind = type(item)
+        if kind is str:
+            texts.append(item)
+        elif kind not in _FIGURES:
+            item = _copied(item, texts)
+        copy[key] = item
+    texts += copy
     # One look for all of its texts: nearly always none of them holds a secret.
     together = "\n".join(texts)
     redact = secrets.redact

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -280,13 +281,18 @@ class ContextBuilder:
         if not block.text:
             return source_of(plugin, block.kind, block.key)
         text = well_formed(block.text)
-        # Counted here whatever the plugin says: the budget is hard, a claim is not.
-        taken = replace(
-            block,
+        taken = Block(
+            kind=block.kind,
             text=text,
             plugin=plugin,
+            # Counted here whatever the plugin says: the budget is hard, a claim is not.
             tokens=max(block.tokens, self.counter.count(text)),
+            priority=block.priority,
+            stable=block.stable,
+            provenance=block.provenance,
             taint=frozenset(block.taint),
+            key=block.key,
+            stays=block.stays,
         )
         self._blocks.append(taken)
         return taken.source
@@ -348,20 +354,26 @@ class ContextBuilder:
             items.append(_Item("history", tokens, rank, "core", turn=turn))
         used = sum([message_tokens(message, self.counter) for message in self.shown(own)])
         taken, by_kind = self._choose(items, self.budget - used)
-        left = [item for item in items if not item.taken]
-        blocks = [item.block for item in taken if item.block is not None]
-        blocks.sort(
-            key=lambda block: (not block.stable, block.stays is None, -_priority(block.kind))
-        )
-        turns = [item for item in taken if item.turn is not None]
-        turns.sort(key=attrgetter("rank"), reverse=True)
+        blocks: list[Block] = []
+        turns: list[_Item] = []
+        tokens = of_messages = used
+        for item in taken:
+            tokens += item.tokens
+            if item.block is not None:
+                blocks.append(item.block)
+            else:
+                turns.append(item)
+                of_messages += item.tokens
+        blocks.sort(key=_place_of)
+        turns.sort(key=_rank_of, reverse=True)
+        left = () if len(taken) == len(items) else [item for item in items if not item.taken]
         return Context(
             system=tuple([block.piece() for block in blocks]),
-            history=tuple([message for item in turns for message in item.turn or ()]),
-            tokens=used + sum([item.tokens for item in taken]),
-            of_messages=used + sum([item.tokens for item in turns]),
+            history=tuple(chain.from_iterable([item.turn or () for item in turns])),
+            tokens=tokens,
+            of_messages=of_messages,
             left_out=tuple(
-                LeftOut(kind=item.kind, plugin=item.plugin, tokens=item.tokens) for item in left
+                [LeftOut(kind=item.kind, plugin=item.plugin, tokens=item.tokens) for item in left]
             ),
             by_kind=by_kind,
             staying=tuple(
@@ -375,10 +387,12 @@ class ContextBuilder:
         )
 
     def _choose(self, items: list[_Item], room: int) -> tuple[list[_Item], dict[str, int]]:
-        items = sorted(items, key=attrgetter("rank"))
-        spent = {item.kind: 0 for item in items}
-        caps = {kind: self._caps.get(kind, self.budget) for kind in spent}
-        floors = {kind: min(cap, self._floors.get(kind, 0)) for kind, cap in caps.items()}
+        items = sorted(items, key=_rank_of)
+        spent, caps, floors = dict[str, int](), dict[str, int](), dict[str, int]()
+        for item in items:
+            if (kind := item.kind) not in spent:
+                spent[kind], caps[kind] = 0, self._caps.get(kind, self.budget)
+                floors[kind] = min(caps[kind], self._floors.get(kind, 0))
         taken: list[_Item] = []
         for most in (floors, caps):
             gap = False
@@ -393,7 +407,7 @@ class ContextBuilder:
                     room -= item.tokens
                 elif item.turn is not None:
                     gap = True
-        return taken, {item.kind: spent[item.kind] for item in taken}
+        return taken, {kind: spent[kind] for kind in dict.fromkeys(map(_kind_of, taken))}
 
 
 def _priority(kind: BlockKind) -> int:
@@ -424,6 +438,14 @@ class _Item:
     block: Block | None = None
     turn: tuple[Message, ...] | None = None
     taken: bool = False
+
+
+_rank_of, _kind_of = attrgetter("rank"), attrgetter("kind")
+
+
+def _place_of(block: Block) -> tuple[bool, bool, int]:
+    """Return by what blocks are ordered in a request: what changes least comes first."""
+    return (not block.stable, block.stays is None, -_priority(block.kind))
 
 
 # -- what a turn begins with -----------------------------------------------------
@@ -527,7 +549,7 @@ class Past:
     def begin_at(self, start: int) -> list[Message]:
         """Leave out turns that are over, up to the one at `start`; return all that is left."""
         self.older = self.older[start:]
-        return self.ordered([message for turn in self.optional for message in turn])
+        return self.ordered([*chain.from_iterable((*self.older, *self.rounds))])
 
     @property
     def needed(self) -> list[Message]:
@@ -541,6 +563,8 @@ class Past:
 
     def ordered(self, kept: Sequence[Message]) -> list[Message]:
         """Return what is needed together with what was `kept` of the rest, in order."""
+        if not self.rounds:
+            return [*kept, *self.began, *self.calls]
         inner = {message.id for messages in self.rounds for message in messages}
         older = [message for message in kept if message.id not in inner]
         rounds = [message for message in kept if message.id in inner]

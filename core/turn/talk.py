@@ -246,7 +246,7 @@ class Rounds:
         while builder.stood and (context.left_out or context.tokens > builder.budget):
             builder.let_go()
             context = builder.pack(needed)
-        is_cut = "history" in [item.kind for item in context.left_out]
+        is_cut = bool(context.left_out) and "history" in [item.kind for item in context.left_out]
         if turn.plan.history != "server" or past.rounds or not is_cut or not context.history:
             return context
         room = sum([message_tokens(message, counter) for message in context.history])

@@ -256,7 +256,9 @@ class Episodes:
             if index is None or one.cut or not index.lock.acquire(blocking=False):
                 continue
             try:
-                if (index.version, index.fingerprint) == (one.version - 1, fingerprint):
+                # Of a scope that was not there an index knows all if it knows nothing.
+                before = 0 if one.first else one.version - 1
+                if (index.version, index.fingerprint) == (before, fingerprint):
                     index.take(one.rows)
                     index.version = one.version
                     index.no_facts = NONE if taught else index.no_facts

@@ -198,12 +198,14 @@ class Added(NamedTuple):
         version: Its version by that.
         rows: The rows, as `changed_since` returns them.
         cut: Whether older ones went for them.
+        first: Whether the scope holds nothing else: it was not there before.
     """
 
     scope: str
     version: int
     rows: Sequence[Any]
     cut: bool
+    first: bool
 
 
 def add_pieces(connection: Connection, pieces: Sequence[Piece], *, most: int) -> list[Added]:
@@ -236,7 +238,9 @@ def add_pieces(connection: Connection, pieces: Sequence[Piece], *, most: int) ->
         if cut:
             _REMOVED.count(connection, of=scope)
         _ADD.run(connection, rows)
-        added.append(Added(scope, standing.version, [SimpleNamespace(**row) for row in rows], cut))
+        shown = [SimpleNamespace(**row) for row in rows]
+        is_first = standing.version == standing.removed
+        added.append(Added(scope, standing.version, shown, cut, is_first))
     return added
 
 

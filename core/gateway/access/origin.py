@@ -39,6 +39,8 @@ class Authority:
     port: int | None = None
 
 
+# Bounded, since strangers choose what is read here, too; servers hold a head to some kilobytes.
+@lru_cache(maxsize=1024)
 def read_authority(text: str) -> Authority | None:
     """Read ``host[:port]``; None where it is malformed.
 

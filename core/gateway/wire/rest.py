@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 from aiohttp import StreamReader, hdrs, web
@@ -156,12 +156,14 @@ class RestCall:
 
     async def answer(self) -> web.Response:
         """Run the operation to its end and answer once."""
-        with self._running(streaming=False) as task:
+        task = self._start(streaming=False)
+        with self._server.enlisted(self):
             self._look()
             try:
                 await until_over(task)
             finally:
                 self._looking.cancel()
+                self._let_go(task)
         result = self._result(task)
         # A turn that was refused is a result: what it ended with stands in it.
         return web.Response(
@@ -177,15 +179,19 @@ class RestCall:
 
         What goes wrong before there is anything to send is an ordinary error answer.
         """
-        with self._running(streaming=True) as task:
-            await self._until(lambda: task.done() or bool(self._held), KEEP_ALIVE)
-            if task.done() and not self._held:
-                self._result(task)
-            async with EventStream(self._request, client=self) as events:
-                self._open(events)
-                await asyncio.wait([task])
-                if not self._gone:
-                    self._finish(task)
+        task = self._start(streaming=True)
+        with self._server.enlisted(self):
+            try:
+                await self._until(lambda: task.done() or bool(self._held), KEEP_ALIVE)
+                if task.done() and not self._held:
+                    self._result(task)
+                async with EventStream(self._request, client=self) as events:
+                    self._open(events)
+                    await asyncio.wait([task])
+                    if not self._gone:
+                        self._finish(task)
+            finally:
+                self._let_go(task)
         return events.response
 
     def _open(self, events: EventStream) -> None:
@@ -230,9 +236,8 @@ class RestCall:
 
     # -- what runs ---------------------------------------------------------------
 
-    @contextmanager
-    def _running(self, *, streaming: bool) -> Iterator[asyncio.Task[Any]]:
-        """Run the operation in a task, and let it go when the request is over."""
+    def _start(self, *, streaming: bool) -> asyncio.Task[Any]:
+        """Run the operation in a task, which is let go when the request is over."""
         invocation = Invocation(
             host=self._server.host,
             principal=self.principal,
@@ -245,16 +250,15 @@ class RestCall:
             path="http",
         )
         work = self._method.handler(invocation, self._arguments)
-        task = self._task = asyncio.ensure_future(work)
+        task = self._task = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(lambda _: self._wake.set())
-        with self._server.enlisted(self):
-            try:
-                yield task
-            finally:
-                if not task.done():
-                    # Whatever still runs for this request has lost its client.
-                    self._gone = True
-                    task.cancel()
+        return task
+
+    def _let_go(self, task: asyncio.Task[Any]) -> None:
+        if not task.done():
+            # Whatever still runs for this request has lost its client.
+            self._gone = True
+            task.cancel()
 
     def _emit(self, event: Event) -> None:
         self._put(event.type, self._server.data(event))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
@@ -251,7 +251,7 @@ def _takes(known: Sequence[str]) -> str:
 
 def _contained(
     handler: Callable[[Invocation, Any], Awaitable[Any]],
-) -> Callable[[Invocation, Any], Awaitable[Any]]:
+) -> Callable[[Invocation, Any], Coroutine[Any, Any, Any]]:
     """Return a plugin's handler so that nothing it raises stops the loop of all others."""
 
     async def run(invocation: Invocation, arguments: Any) -> Any:

@@ -118,6 +118,28 @@ async def test_what_this_gateway_has_learned_itself_is_not_read_again(told: Told
     assert recalled[0] == "Bread keeps for a week, and cheese for a month."
 
 
+async def test_what_somebody_has_said_first_of_all_is_not_read_again(told: Told) -> None:
+    await told.say("The sky is wide.", "0", THERE)
+    await told.keeper.follow()
+    assert await told.asked("Bread?") == 1  # whether there is anything
+    await told.say("Bread keeps for a week.", "1")
+    await told.keeper.follow()
+    assert await told.asked("What of trains to Bergen?") == 0
+    assert await told.recalled("How long does bread keep?") == ["Bread keeps for a week."]
+
+
+async def test_what_is_said_first_behind_what_was_forgotten_is_all_that_is_known(
+    told: Told,
+) -> None:
+    await told.say("Bread keeps for a day.", "1")
+    await told.keeper.follow()
+    assert await told.recalled("bread?") == ["Bread keeps for a day."]
+    await told.conversations.forget(HERE)
+    await told.say("Bread keeps for a week.", "2")
+    await told.keeper.follow()
+    assert await told.recalled("bread?") == ["Bread keeps for a week."]
+
+
 async def test_what_others_learned_in_between_is_read_with_what_was_learned(told: Told) -> None:
     other = Told(told.store.behind)
     await told.say("Bread keeps for a day.", "1")

@@ -174,8 +174,14 @@ class _Plan:
 
 def _to_driver(bind: Any, dialect: Any) -> Convert | None:
     """Return what makes of a value what the driver takes; None where it takes it as it is."""
+    if type(bind.type) is sa.Boolean:
+        return _BITS
     found: Convert | None = bind.type.dialect_impl(dialect).bind_processor(dialect)
     return found
+
+
+_BITS: Convert = {True: 1, False: 0, None: None}.__getitem__
+"""What SQLAlchemy does of SQLite's booleans in two calls; what is none is an error here, too."""
 
 
 class ManyRows:
