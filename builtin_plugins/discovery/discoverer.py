@@ -309,6 +309,8 @@ class Discoverer:
                 assembler.tier0, capabilities, capabilities.version, exclude
             )
         zero = await self.entries.map(zero, self.counter)
+        if not found:
+            return zero, NO_TIERS[1], NO_TIERS[2]
         entries = await self.entries.of(found, settings.tier1_top_k, details=settings.tier2_top_k)
         two = assembler.tier2(entries, offered=offered or ())
         one = assembler.tier1(entries, offered=offered, detailed=two.ids)

@@ -96,6 +96,8 @@ HIDDEN = 32
 """Sets of capabilities that are hidden from turns, by agent and by what is withheld."""
 
 DISCOVERED: TurnKey[Discovery] = TurnKey("discovery.discovered")
+SHOWN: TurnKey[tuple[int | None, dict[str, Tool]]] = TurnKey("discovery.shown")
+"""What the tiers depend on beside what was found: the sanitizers, and what is offered."""
 
 
 class Plugin:
@@ -287,19 +289,24 @@ class Plugin:
         """Show the map of categories, summaries of what fits, and the first ones in full."""
         if not self._shows_tiers(turn):
             return
-        discovery = await self._discovered(turn)
-        capabilities = turn.snapshot.capabilities
-        rows = {found.row.id: found.row for found in discovery.found}
         judged, sight = self._sanitizers(), _sight(turn)
+        shown = judged, dict(turn.offered)
+        if context.stage != "start" and turn.get(SHOWN) == shown:
+            return  # The model has read it.
+        turn[SHOWN] = shown
+        discovery = await self._discovered(turn)
         zero, one, two = await self._open().show(
             discovery.found,
-            capabilities,
+            turn.snapshot.capabilities,
             exclude=self._hidden.of(turn),
             offered={name: tool.description for name, tool in turn.offered.items()},
         )
         text, tokens = zero.text, zero.tokens
         context.add(Block(kind="tiers", key="overview", text=text, tokens=tokens, stable=True))
 
+        if not discovery.found:
+            return
+        rows = {found.row.id: found.row for found in discovery.found}
         # Each by itself: what stands in front of an earlier message is not shown once more.
         full = [
             (id, text, 0, rows[id].taint, [id]) for id, text in zip(two.ids, two.texts, strict=True)

@@ -433,8 +433,12 @@ class CheckedTransport(httpx.AsyncBaseTransport):
 
 def _decoded(headers: httpx.Headers) -> list[tuple[str, str]]:
     """Return headers as text, with names in lower case."""
-    encoding = headers.encoding  # found out anew, of all headers, for each that is read
-    return [(key.decode(encoding).lower(), value.decode(encoding)) for key, value in headers.raw]
+    raw = headers.raw
+    try:
+        return [(key.decode("ascii").lower(), value.decode("ascii")) for key, value in raw]
+    except UnicodeDecodeError:
+        encoding = headers.encoding  # found out anew, of all headers, for each that is read
+        return [(key.decode(encoding).lower(), value.decode(encoding)) for key, value in raw]
 
 
 def _wire_url(target: Target) -> WireURL:

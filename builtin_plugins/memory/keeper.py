@@ -224,7 +224,7 @@ class Keeper:
                 speaker=speaker,
                 text=text,
                 taint=message.taint,
-                provenance=message.provenance.value,
+                provenance=str(message.provenance),
             )
 
     async def take(self, said: Utterance, claims: Sequence[Assertion]) -> None:

@@ -130,9 +130,10 @@ class Tail:
     def extended(self, standing: Standing, messages: Sequence[Stored], version: int) -> Tail:
         """Return it with what was committed since, and the oldest turns left out for that."""
         first = standing.turns - self.turns
-        gone = tuple(takewhile(lambda one: one.turn_number <= first, self.messages))
-        kept = (*self.messages[len(gone) :], *messages)
-        chars = self.chars - _chars(gone) + _chars(messages)
+        kept, chars = (*self.messages, *messages), self.chars + _chars(messages)
+        if self.messages and self.messages[0].turn_number <= first:
+            gone = list(takewhile(lambda one: one.turn_number <= first, self.messages))
+            kept, chars = kept[len(gone) :], chars - _chars(gone)
         return Tail(standing, self.taint, self.turns, kept, chars, version)
 
     def has(self, turns: int) -> bool:
@@ -152,7 +153,7 @@ class Tail:
 
 
 def _chars(messages: Iterable[Stored]) -> int:
-    return sum(MESSAGE_CHARS + len(one.body) for one in messages)
+    return sum([MESSAGE_CHARS + len(one.body) for one in messages])
 
 
 class Tails:

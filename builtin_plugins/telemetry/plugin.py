@@ -92,6 +92,8 @@ Taker: TypeAlias = Callable[[float], None]
 _Series: TypeAlias = tuple[RecordSource, float | None, Sequence[Taker]]
 """What is read of each record, its figure where that is always the same, and who takes it."""
 
+LARGE = 2**53
+"""Below it each whole number is a float as well."""
 MOST_SERIES = 10_000
 """Sets of values that records are told apart by; the takers of further ones are looked up anew."""
 
@@ -237,7 +239,10 @@ class Plugin:
                         self._takers[key] = series
                 for source, value, takers in series:
                     if source.value in fields:
-                        value = source.figure(fields)
+                        found = fields[source.value]
+                        # A plain count, as nearly all are, is the figure as it stands.
+                        is_plain = type(found) is int and source.scale == 1 and 0 <= found < LARGE
+                        value = float(found) if is_plain else source.figure(fields)
                     if value is not None:
                         for take in takers:
                             take(value)

@@ -621,6 +621,7 @@ class Turn:
             ``awaiting_client``.
         usage: The tokens of all model calls so far.
         client: Takes the events for the client that the turn was started by, and no others.
+        unheard: Is told of an event that `client` has failed to take.
         parent: The turn that started this one.
         depth: 0 in a turn that a person started.
         fence: Who holds the lane: what every write to the conversation carries.
@@ -642,6 +643,7 @@ class Turn:
     plan: TurnPlan
     sink: Callable[[Event], None] = field(repr=False, default=lambda _: None)
     client: Callable[[Event], None] = field(repr=False, default=lambda _: None)
+    unheard: Callable[[Event, Exception], None] = field(repr=False, default=lambda *_: None)
     id: str = field(default_factory=lambda: new_id("turn"))
     options: Mapping[str, Any] = field(default_factory=dict)
     flags: Mapping[str, Any] = field(default_factory=dict)
@@ -779,13 +781,20 @@ class Turn:
         """Send `event` to the client, who sees all of it, and to the bus; never waits."""
         self._events += 1
         named = self.named(event)
-        self.client(named)
+        try:
+            self.client(named)
+        except Exception as error:  # noqa: BLE001 - who listens badly ends no turn
+            self.unheard(named, error)
         self.sink(named)
 
     def tell(self, event: Event) -> None:
         """Send `event` to the client alone: to whoever has started the turn; never waits."""
         self._events += 1
-        self.client(self.named(event))
+        named = self.named(event)
+        try:
+            self.client(named)
+        except Exception as error:  # noqa: BLE001
+            self.unheard(named, error)
 
     def say(self, kind: str, text: str, value: Any = None) -> None:
         """Emit some text of the answer, of which many pieces come. For the loop."""
@@ -793,7 +802,10 @@ class Turn:
         seen, now = self._may_be_seen_by, perf_counter()
         data, session = {"text": text}, str(self.session)
         event = Event(kind, data, self.id, session, "chat", now, seen, self._events, value)
-        self.client(event)
+        try:
+            self.client(event)
+        except Exception as error:  # noqa: BLE001
+            self.unheard(event, error)
         self.sink(event)
 
     def _may_be_seen_by(self, principal: Principal) -> bool:

@@ -223,13 +223,15 @@ class CapabilityIndex:
         return view
 
     def __len__(self) -> int:
-        return len(self._rows) - sum(1 for key in self._withheld if key in self._rows)
+        rows, withheld = self._rows, self._withheld
+        return len(rows) - len(rows.keys() & withheld) if withheld else len(rows)
 
     def __contains__(self, capability_id: object) -> bool:
         return capability_id not in self._withheld and capability_id in self._rows
 
     def __iter__(self) -> Iterator[Capability]:
-        return (row for row in self._rows.values() if row.id not in self._withheld)
+        rows, withheld = self._rows.values(), self._withheld
+        return (row for row in rows if row.id not in withheld) if withheld else iter(rows)
 
 
 Capabilities: TypeAlias = CapabilityIndex

@@ -321,7 +321,8 @@ class Turns:
             snapshot=snapshot,
             plan=self._plan(agent, request),
             sink=host.events.publish,
-            client=self._heard(sink),
+            client=sink,
+            unheard=self._unheard(),
             options=request.options,
             flags=flags,
             unknown_flags=unknown,
@@ -343,20 +344,17 @@ class Turns:
             turn.depth, turn.extra_taint = _depth(parent) + 1, parent.taint
         return turn
 
-    def _heard(self, sink: Callable[[Event], None]) -> Callable[[Event], None]:
-        """Return `sink` such that who listens badly ends no turn."""
+    def _unheard(self) -> Callable[[Event, Exception], None]:
+        """Return what logs the first event that a turn's client does not take."""
         sound = True
 
-        def client(event: Event) -> None:
+        def unheard(event: Event, error: Exception) -> None:
             nonlocal sound
-            try:
-                sink(event)
-            except Exception as error:
-                if sound:
-                    self.host.log.warning("a turn's sink fails", type=event.type, exc_info=error)
-                sound = False
+            if sound:
+                self.host.log.warning("a turn's sink fails", type=event.type, exc_info=error)
+            sound = False
 
-        return client
+        return unheard
 
     def _plan(self, agent: Agent, request: TurnRequest) -> TurnPlan:
         """Return how the turn runs if no planner has anything to say."""

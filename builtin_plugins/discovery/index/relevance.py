@@ -83,11 +83,11 @@ class Relevance:
         """Return the relevance of each row of `ranking`, which `index` came to."""
         if not len(ranking.places):
             return np.zeros(0, np.float32)
-        words = query.parts[0].words
-        content = self.content(query)
-        first = ranking.places[:ROWS].tolist()
-        count = max(len(index.lexical.held(content, place)) for place in first)
-        held = index.lexical.held(words, first[0])
+        first, count = ranking.places[:ROWS].tolist(), 0
+        if query.matrix is not None and index.background is not None:
+            content = self.content(query)
+            count = max([len(index.lexical.held(content, place)) for place in first])
+        held = index.lexical.held(query.parts[0].words, first[0])
         return self.of(ranking, query, index.background, held, count=count)
 
     def content(self, query: IndexQuery) -> list[str]:
@@ -178,8 +178,16 @@ TAGGED = 0.35
 
 def tag_of(relevance: Relevance, query: IndexQuery) -> Callable[[Capability], str]:
     """Return what names the tag of a capability that stands in a message."""
-    words, content = query.parts[0].words, relevance.content(query)
-    return lambda row: relevance.tag_in(row, words, content)
+    words = query.parts[0].words
+    content: list[str] | None = None
+
+    def tag(row: Capability) -> str:
+        nonlocal content
+        if content is None:  # nearly always nobody asks
+            content = relevance.content(query)
+        return relevance.tag_in(row, words, content)
+
+    return tag
 
 
 def no_tag(row: Capability) -> str:

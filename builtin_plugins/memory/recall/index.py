@@ -40,6 +40,8 @@ gladly!"): what stands before it and what comes behind it are neighbours."""
 
 _MICROSECONDS = 1_000_000
 _VECTOR_SCALE = 127.0
+FEW_ROWS = 4
+"""So many rows are posted word by word: NumPy's way of it costs as much for one row as for some."""
 
 
 def to_bytes(vector: Floats) -> bytes:
@@ -206,7 +208,8 @@ class TurnIndex:
 
     def _show(self) -> None:
         for name, column in self._columns.items():
-            setattr(self, name, column.rows)
+            room = column.room
+            setattr(self, name, column.rows if room is None else room[: column.used])
 
     def _append(self, rows: Sequence[Any]) -> None:
         first = len(self)
@@ -223,8 +226,23 @@ class TurnIndex:
         joined = np.concatenate(terms)
         self._terms.extend(joined)
         self.total += int(lengths.sum())
-        self._post(joined, np.repeat(np.arange(first, first + len(rows)), lengths))
+        if len(rows) <= FEW_ROWS:
+            for at, words in enumerate(terms, first):
+                self._post_row(words.tolist(), at)
+        else:
+            self._post(joined, np.repeat(np.arange(first, first + len(rows)), lengths))
         self._seat(rows, terms, first)
+
+    def _post_row(self, words: Sequence[int], row: int) -> None:
+        """Do for the words of one row what `_post` does for those of many."""
+        counts: dict[int, int] = {}
+        for word in words:
+            counts[word] = counts.get(word, 0) + 1
+        for word, count in counts.items():
+            posted = self._postings.get(word)
+            if posted is None:
+                posted = self._postings[word] = array("I")
+            posted.append((row & 0xFFFFFF) << 8 | min(count, 255))
 
     def _post(self, terms: npt.NDArray[np.uint32], rows: Ints) -> None:
         """Keep for each word in which rows it is, and how often: the row times 256 plus that."""

@@ -59,7 +59,7 @@ def pieces_of(said: Iterable[Utterance]) -> list[Piece]:
             "at": (one.at - _EPOCH) // timedelta(microseconds=1),
             "speaker": one.speaker,
             "text": passage,
-            "taint": json.dumps(sorted(one.taint)),
+            "taint": json.dumps(sorted(one.taint)) if one.taint else "[]",
             "provenance": one.provenance,
             "terms": _packed(numbers_of(terms_of(passage))),
             "signs": int(signs_of(passage)),

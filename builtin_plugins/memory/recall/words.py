@@ -98,7 +98,9 @@ def numbers_of(terms: Iterable[str]) -> list[int]:
 
 def signs_of(text: str) -> Signs:
     """Return what `text` shows."""
-    signs = Signs.ASKS if "?" in text else Signs.NONE
+    signs = Signs.NONE
+    if "?" in text:
+        signs |= Signs.ASKS
     if text.rstrip().endswith("?"):
         signs |= Signs.ONLY_ASKS
         if all(one.endswith("?") for one in _SENTENCE_END.split(text.strip())):

@@ -259,7 +259,7 @@ def held_of(pairs: Sequence[tuple[Want, Window]]) -> str:
         for want, window in pairs
         if want.lasting and want.amount and isinstance(window, LeasedWindow)
     }
-    return json.dumps(held)
+    return json.dumps(held) if held else "{}"
 
 
 def _leave(waiter: _Waiter) -> None:

@@ -130,7 +130,7 @@ def _given(
         yield "bearer", "", token.strip() if scheme.lower() == "bearer" else " "
     for text in headers.getall("X-Api-Key", ()):
         yield "x-api-key", "", text.strip()
-    for offer in offered_protocols(headers):
+    for offer in offered_protocols(headers) if "Sec-WebSocket-Protocol" in headers else ():
         if offer.startswith(BEARER_PROTOCOL):
             yield "subprotocol", "", offer.removeprefix(BEARER_PROTOCOL) or " "
     if cookies := headers.getall("Cookie", ()):

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from tests.builtin_plugins.turns import attach, make_host, make_turn
@@ -202,6 +202,26 @@ async def test_what_a_stranger_wrote_taints_who_reads_on() -> None:
     turn = make_turn("lists", tools=[], capabilities=[*ROWS, foreign])
     assert (await plugin.read_capability(turn, "skill:lists")).taint
     assert not (await plugin.read_capability(turn, "skill:mailman")).taint
+
+
+async def test_behind_a_tool_call_tiers_are_shown_where_they_may_say_something_else() -> None:
+    plugin, _ = plugin_of()
+    turn = turn_of()
+
+    async def shown(stage: Literal["start", "after_tool"]) -> list[str]:
+        builder = ContextBuilder(budget=5_000, counter=QuarterTokens(), stage=stage)
+        await plugin.before_context_build(turn, builder)
+        return [block.text for block in builder.blocks]
+
+    first = await shown("start")
+    assert len(first) > 1
+    assert await shown("after_tool") == []
+    for tool in turn.snapshot.tools.values():
+        turn.offered[tool.name] = tool
+    again = await shown("after_tool")
+    assert again
+    assert await shown("after_tool") == []
+    assert await shown("start") == again
 
 
 async def test_withheld_capability_is_not_selected() -> None:

@@ -128,6 +128,20 @@ async def test_what_somebody_has_said_first_of_all_is_not_read_again(told: Told)
     assert await told.recalled("How long does bread keep?") == ["Bread keeps for a week."]
 
 
+async def test_what_others_have_said_first_of_all_is_read_with_what_was_learned(
+    told: Told,
+) -> None:
+    other = Told(told.store.behind)
+    await told.say("The sky is wide.", "0", THERE)
+    await told.keeper.follow()
+    assert await told.asked("bread?") == 1
+    await told.say("Bread keeps for a day.", "1")
+    assert await other.keeper.follow() == 1
+    await told.say("Bread keeps for a week.", "2")
+    assert await told.keeper.follow() == 1
+    assert len(await told.recalled("bread?")) == 2
+
+
 async def test_what_is_said_first_behind_what_was_forgotten_is_all_that_is_known(
     told: Told,
 ) -> None:
