@@ -297,8 +297,7 @@ class Turns:
         if principal.has_expired(host.clock.now()):
             raise NotAllowedError(f"{principal.id} has expired", action="use another token")
         flags, unknown = self._flags.read(request.options)
-        snapshot = self.snapshot()
-        believed = host.settings.gateway.believe_client_flags
+        snapshot, believed = self.snapshot(), host.settings.gateway.believe_client_flags
         taint = request.taint if parent is None else request.taint | parent.taint
         own, now = _offerable(snapshot.tools, request), host.clock.now()
 
