@@ -95,8 +95,9 @@ A token comes in one of four ways, and never in a URL; two at once are refused:
 SHA-256 only. `token.revoke` closes the token's live connections within a second and holds from
 then on. {LIMITS.attempts_per_minute} failed attempts from one address (an IPv6 /64 is one) in a
 minute are compared; until the minute is over nothing more is, but for what was right before and
-for what has the form that `hookgate token new` gives: who guesses locks out nobody behind the same
-proxy. `agents`, `models` and `expires` of `[gateway.tokens.NAME]` say whom a token may speak to,
+for what has the form that `hookgate token new` or `hookgate keys new` gives: who
+guesses locks out nobody behind the same proxy. `agents`, `models` and `expires` of
+`[gateway.tokens.NAME]` say whom a token may speak to,
 which models may answer it and when it ends; its sockets are closed then, and its turns cancelled.
 
 Keys (`hgk_...`) are presented in the same ways, and are made while the gateway runs: `hookgate keys
