@@ -94,6 +94,7 @@ class Runtime:
         disabled: Sequence[str] = (),
         read_settings: Callable[[], Settings] | None = None,
         for_command: bool = False,
+        listens: bool = False,
         reserved_tools: Mapping[str, str] | None = None,
         offer: Callable[[Host], None] = lambda _: None,
     ) -> None:
@@ -106,6 +107,8 @@ class Runtime:
             disabled: Names of plugins that are not to run, beside the settings' own.
             read_settings: Reads the settings again, for `reload`.
             for_command: Whether it runs for one command; see `Host.for_command`.
+            listens: Whether `hookgate.core.gateway.serve.serve` is to follow, which says that it
+                has started: what is made ready for later (`Host.started`) waits until it listens.
             reserved_tools: Names of tools that are those of plugins which come with hookgate,
                 and of which: no stranger's tool has one, and no other plugin's while that one
                 runs, even where it does not offer it.
@@ -134,6 +137,7 @@ class Runtime:
         )
         self.routes = Routes()
         self._read_settings = read_settings
+        self._listens = listens
         self._stack = AsyncExitStack()
         self._sanitizer = Sanitizer(self.host)
         self._catalogue = Catalogue(self.host)
@@ -193,7 +197,28 @@ class Runtime:
         await self._follow_souls(self.settings)
         if not host.for_command:
             host.spawn(self._follow_secrets(), name="secrets")
-        host.say_started()
+        if not host.for_command:
+            host.spawn(self._read_operations_later(), name="operations")
+        if not self._listens:
+            host.say_started()
+
+    async def _read_operations_later(self) -> None:
+        await self.host.started()
+        await self.read_operations()
+
+    async def read_operations(self) -> None:
+        """Read what operations take and return, which their first caller would wait for otherwise.
+
+        An operation of which that cannot be read answers nobody, and `status` says why.
+        """
+        for operation in tuple(self.host.operations.values()):
+            try:
+                # Here, and not on a thread, for which whoever asks now would wait longer.
+                operation.params  # noqa: B018 - it is read by that
+            except StartError as error:
+                part = f"operation {operation.name} of {operation.plugin}"
+                self.host.standing(part).bad(str(error))
+            await asyncio.sleep(0)
 
     async def drain(self, seconds: float | None = None) -> None:
         """Take no new messages; let turns finish, and cancel them after `seconds`.

@@ -8,7 +8,7 @@ A plugin declares an operation once, on the function that does it
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel
@@ -120,6 +120,10 @@ class Operation(Generic[P, R]):
         if self.command is None:
             words = "" if self.streams else self.name.replace(".", " ")
             object.__setattr__(self, "command", words)
+
+    def of(self, plugin: str) -> Self:
+        """Return it as one that `plugin` has declared."""
+        return replace(self, plugin=plugin)
 
     @property
     def path(self) -> str:

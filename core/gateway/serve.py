@@ -236,6 +236,7 @@ async def serve(
             await _offer_handover(gateway, listener, told, stack, handed_over)
         started(listener)
         manager.ready(f"listening on {listener.url or ', '.join(_unix_paths(listener))}")
+        gateway.host.say_started()
         await told.stop.wait()
         limits = listener.app[SERVER].settings.limits
         manager.stopping(limits.drain_wait_seconds + limits.drain_seconds + SETTLE_SECONDS)

@@ -103,7 +103,7 @@ class Catalogue:
     def add_operations(self, plugin: str, operations: Sequence[Operation[Any, Any]]) -> None:
         """Make `operations` known; one whose name is taken is left out, and that is told."""
         for operation in operations:
-            stamped = replace(operation, plugin=plugin)
+            stamped = operation.of(plugin)
             for name in (operation.name, *operation.also):
                 self._put(self._host.operations, "operation", name, stamped, plugin)
 

@@ -44,6 +44,7 @@ class Gateway(Runtime):
         disabled: Sequence[str] = (),
         read_settings: Callable[[], Settings] | None = None,
         for_command: bool = False,
+        listens: bool = False,
     ) -> None:
         """See `hookgate.core.runtime.Runtime`; `builtin` is all that there is."""
         super().__init__(
@@ -53,6 +54,7 @@ class Gateway(Runtime):
             disabled=disabled,
             read_settings=read_settings,
             for_command=for_command,
+            listens=listens,
             reserved_tools=TOOLS,
             offer=_offer,
         )

@@ -251,6 +251,7 @@ async def examine(state: State) -> list[dict[str, Any]]:
                     turn = await gateway.chat(QUESTION, agent=DOCTOR)
                     findings += _of_turn(turn)
                     await gateway.drain()
+                await gateway.read_operations()
                 findings += [
                     _finding("note", f"degraded: {part}", why)
                     for part, why in gateway.host.degraded.items()

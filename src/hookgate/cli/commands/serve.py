@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import AsyncExitStack
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -189,7 +190,8 @@ async def _start(state: State, stack: AsyncExitStack, taken: Taken | None) -> Ga
 async def _enter(state: State, stack: AsyncExitStack) -> Gateway:
     from hookgate.core.log import EVERYTHING
 
-    gateway = state.make_gateway(state.settings, read_settings=lambda: _read_again(state))
+    read_again = partial(_read_again, state)
+    gateway = state.make_gateway(state.settings, read_settings=read_again, listens=True)
     async with AsyncExitStack() as mine:
         mine.enter_context(gateway.log.as_default())
         mine.enter_context(gateway.log.captured(EVERYTHING))

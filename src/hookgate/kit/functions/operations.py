@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, is_dataclass
 from difflib import get_close_matches
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, Field
 
@@ -75,9 +75,12 @@ def operations_of(*owners: Any) -> list[Operation[Any, Any]]:
     The first paragraph of the docstring of the class, or of the module, is the help of the group of
     commands that begin with the same word as the names of its operations.
 
+    A signature and a docstring are read when somebody asks for ``params``, ``result``, ``summary``
+    or ``details``, or calls it: a gateway does that for all once it has started, and `status` names
+    each that does not say what it takes and returns.
+
     Raises:
-        StartError: A signature or a docstring does not say what an operation takes and returns; or
-            one of `owners` declares none.
+        StartError: One of `owners` declares none.
     """
     return [made for owner in owners for made in _operations_of(owner)]
 
@@ -85,8 +88,8 @@ def operations_of(*owners: Any) -> list[Operation[Any, Any]]:
 def _operations_of(owner: Any) -> list[Operation[Any, Any]]:
     home = owner if inspect.ismodule(owner) else type(owner)
     group = read_docstring(home.__doc__).summary
-    found = [
-        _made(getattr(owner, attribute), group)
+    found: list[Operation[Any, Any]] = [
+        _unread(_Made, getattr(owner, attribute), group)
         for attribute, value in vars(home).items()
         if isinstance(getattr(value, "operation", None), _Declared)
         and (home is not owner or value.__module__ == owner.__name__)
@@ -100,27 +103,66 @@ def _operations_of(owner: Any) -> list[Operation[Any, Any]]:
 
 @dataclass(slots=True)
 class _Declared:
-    """What a function is marked with: what was said of it, and what was made of it once."""
+    """What a function is marked with: what was said of it, and what was read of it once."""
 
     said: Mapping[str, Any]
-    made: Mapping[str, Any] | None = None
-    arguments: Callable[[BaseModel], Mapping[str, Any]] | None = None
+    known: tuple[Mapping[str, Any], Callable[[BaseModel], Mapping[str, Any]]] | None = None
+
+    def read(self, handler: Any) -> tuple[Mapping[str, Any], Callable[..., Mapping[str, Any]]]:
+        if self.known is None:
+            try:
+                self.known = _read(handler)
+            except Exception as error:
+                # A module that it names may be loaded now, and that may raise anything.
+                raise StartError(f"operation {self.said['name']}: {error}") from error
+        return self.known
 
 
-def _made(handler: Any, group: str) -> Operation[Any, Any]:
+class _Made(Operation[Any, Any]):
+    """An operation whose function is read when somebody asks what it takes, returns or does.
+
+    Most of a gateway's operations are not called in its first seconds, and never by most people.
+    """
+
+    __slots__ = ("_function",)
+
+    def __getattr__(self, name: str) -> Any:
+        # Only what is not set is looked for here.
+        if name not in _READ:
+            raise AttributeError(name)
+        found, _ = self._function.operation.read(self._function)
+        for key, value in found.items():
+            object.__setattr__(self, key, value)
+        return getattr(self, name)
+
+    def of(self, plugin: str) -> Self:
+        if not hasattr(self, "_function"):
+            return super().of(plugin)  # `replace` has read it.
+        made = _unread(type(self), self._function, self.group)
+        object.__setattr__(made, "plugin", plugin)
+        return made
+
+
+M = TypeVar("M", bound=_Made)
+
+_READ = ("summary", "details", "params", "result")
+"""What is read of the function of an operation."""
+
+
+def _unread(kind: type[M], function: Any, group: str) -> M:
+    unknown: dict[str, Any] = {"summary": "", "params": Empty, "result": Empty}
+    made = kind(handler=_bound(function), group=group, **unknown, **function.operation.said)
+    object.__setattr__(made, "_function", function)
+    for name in _READ:
+        object.__delattr__(made, name)
+    return made
+
+
+def _bound(handler: Any) -> Callable[[Invocation, Any], Awaitable[Any]]:
     declared: _Declared = handler.operation
-    if declared.made is None:
-        try:
-            declared.made, declared.arguments = _read(handler)
-        except SignatureError as error:
-            raise StartError(f"operation {declared.said['name']}: {error}") from error
-    return Operation(
-        handler=_bound(handler, declared.arguments), group=group, **declared.made, **declared.said
-    )
 
-
-def _bound(handler: Any, arguments: Any) -> Callable[[Invocation, Any], Awaitable[Any]]:
     def run(invocation: Invocation, params: BaseModel) -> Any:
+        _, arguments = declared.known or declared.read(handler)
         return handler(invocation, **arguments(params))
 
     return run
