@@ -10,6 +10,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, overload
@@ -272,6 +273,25 @@ class Host:
         the gateway.
         """
         await self._begun.wait()
+
+    def load_later(self, *modules: str) -> None:
+        """Load modules on a thread once the gateway has started: what its first turn will take.
+
+        `hookgate.kit.modules.on_demand` stands for them meanwhile; whoever needs one earlier loads
+        it then. `status` names one that cannot be loaded. In a gateway that runs for one command
+        only, nothing is loaded ahead.
+        """
+        if not self.for_command:
+            self.spawn(self._load_later(modules), name="load what the first turn takes")
+
+    async def _load_later(self, modules: Sequence[str]) -> None:
+        await self.started()
+        for name in modules:
+            try:
+                await asyncio.to_thread(import_module, name)
+            except Exception as error:  # noqa: BLE001 - a module may raise anything
+                why = f"{type(error).__name__}: {error}"
+                self.standing(f"module {name}").bad(f"it cannot be loaded: {why}")
 
     @property
     def _runner(self) -> Turns:

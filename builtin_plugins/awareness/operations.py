@@ -18,7 +18,6 @@ from hookgate import (
     Flags,
     Invocation,
     NotAllowedError,
-    OperationModel,
     Rejected,
     TurnError,
     not_found,
@@ -35,155 +34,15 @@ from hookgate.builtin_plugins.awareness.selection.selector import (
     refuse,
 )
 from hookgate.builtin_plugins.awareness.switch import figures, milliseconds, seen
+from hookgate.kit.modules import on_demand
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.awareness import models
+else:
+    models = on_demand("hookgate.builtin_plugins.awareness.models")
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.awareness.service import Awareness
-
-
-class CardSwitchRow(OperationModel):
-    """Whether cards are on."""
-
-    on: bool
-    """Whether they are shown to turns that start now."""
-    why: str
-    """Why not; empty where they are."""
-
-
-class StatusResult(CardSwitchRow):
-    """How awareness is."""
-
-    turns: int
-    """Turns in the window of the kill switch."""
-    with_card: int
-    """Those of them that have had a card."""
-    rate: float
-    """Their share."""
-    threshold: float
-    """The share above which cards turn themselves off."""
-    samples: int
-    """So many turns the window must hold for that."""
-    window_hours: float
-    """The length of the window."""
-    cards: int
-    """Cards that there are."""
-    rejected: dict[str, str]
-    """Why a card reaches no model, by its id."""
-    warned: dict[str, str]
-    """What was found in trusted cards that are used all the same, by id."""
-    differing: tuple[str, ...]
-    """Cards that are not the ones that were approved."""
-    problems: tuple[str, ...]
-    """What is wrong with files and sources."""
-
-
-class FigureRow(OperationModel):
-    """One figure."""
-
-    figure: str
-    """What was measured."""
-    found: float | None
-    """What it came to; null where there was nothing to measure."""
-    goal: str
-    """What is aimed at; empty where nothing is."""
-    met: bool | None
-    """Whether that was met."""
-
-
-class CountRow(OperationModel):
-    """How often something came up."""
-
-    name: str
-    """A card's id, or a router tag."""
-    turns: int
-    """In so many turns."""
-
-
-class ReportResult(OperationModel):
-    """What cards have cost, and how often they came up."""
-
-    hours: float
-    """Of the last so many hours."""
-    turns: int
-    """Turns in that time."""
-    sessions: int
-    """Sessions in that time."""
-    figures: tuple[FigureRow, ...]
-    """The figures, with their goals."""
-    cards: tuple[CountRow, ...]
-    """Cards that were shown, the most frequent first."""
-    tags: tuple[CountRow, ...]
-    """Router tags that were given, the most frequent first."""
-    shown_for_nothing: tuple[CountRow, ...]
-    """Cards that were shown to a message of the trial that needs none."""
-
-
-class PointerResult(OperationModel):
-    """The pointer."""
-
-    text: str
-    """What the context holds, and an AGENTS.md may."""
-    tokens: int
-    """What it takes."""
-
-
-class CardRow(OperationModel):
-    """One card."""
-
-    id: str
-    """Its id."""
-    digest: str
-    """SHA-256 of what it says: say it when you approve, and nothing else is approved."""
-    whose: str
-    """repo, configured, workspace, user or plugin."""
-    priority: int
-    """0 to 20; higher goes first."""
-    router_tags: tuple[str, ...]
-    """Tags that select it."""
-    state: str
-    """ready, rejected, warned, changed or waiting."""
-    why: str
-    """What was found, where something was."""
-
-
-class CardRows(OperationModel):
-    """Cards."""
-
-    cards: tuple[CardRow, ...]
-    """In the order of their ids."""
-
-
-class ExplainCardsParams(OperationModel):
-    """A message that nobody sends."""
-
-    message: str = Field(max_length=100_000)
-    """What it says."""
-    agent: str = Field(default="", max_length=64)
-    """Whose rules hold; the default agent's where it is empty."""
-    session_type: Literal["main", "isolated"] = "main"
-    """main is a person's, isolated nested or scheduled."""
-    point: Literal["bootstrap", "mid"] = "bootstrap"
-    """Whether it is the first message of a session, or a later one."""
-    tools: tuple[str, ...] = ()
-    """Tools that were used, for the cards that follow them."""
-
-
-class ExplainResult(OperationModel):
-    """What would be shown, and why the rest would not."""
-
-    on: bool
-    """Whether cards are on; what follows holds if they were."""
-    tags: dict[str, str]
-    """The router tags, and by what the message has them."""
-    budget: int
-    """Tokens of all cards."""
-    tokens: int
-    """What is shown takes."""
-    milliseconds: float
-    """What tagging and selecting took."""
-    cards: tuple[dict[str, Any], ...]
-    """A decision on every card, in order: id, chosen, score, tokens, reason."""
-    text: str
-    """What the model would read."""
 
 
 # -- operations ------------------------------------------------------------------
@@ -201,12 +60,12 @@ class AwarenessOperations:
         self._explainer = explainer
 
     @operation("awareness.status", rest=("GET", "/v1/awareness"))
-    async def status(self, invocation: Invocation) -> StatusResult:
+    async def status(self, invocation: Invocation) -> models.StatusResult:
         """Show whether cards are on, and what is wrong with any."""
         host, control, registry = invocation.host, self._awareness.control, self._awareness.registry
         window, rules = control.window(host), control.switch.settings
         review = await registry.reviewed(host)
-        return StatusResult(
+        return models.StatusResult(
             on=control.on,
             why=control.why_off,
             turns=window.turns,
@@ -228,7 +87,7 @@ class AwarenessOperations:
         invocation: Invocation,
         hours: Annotated[float, Field(gt=0, le=24 * 366)] = 24 * 7,
         trial: bool = True,
-    ) -> ReportResult:
+    ) -> models.ReportResult:
         """Show what cards have cost, and how often they came up: in sessions that the caller sees.
 
         Args:
@@ -251,18 +110,18 @@ class AwarenessOperations:
         # There may be hundreds of thousands.
         cards, tags = await asyncio.to_thread(seen, records)
         rows = await asyncio.to_thread(figures, records, tried)
-        return ReportResult(
+        return models.ReportResult(
             hours=hours,
             turns=len(records),
             sessions=len({record.session for record in records}),
-            figures=tuple(FigureRow(**row) for row in rows),
+            figures=tuple(models.FigureRow(**row) for row in rows),
             cards=_counts(cards),
             tags=_counts(tags),
             shown_for_nothing=_counts(tried.cards if tried else {}),
         )
 
     @operation("awareness.enable", scope="operate")
-    async def enable(self, invocation: Invocation) -> CardSwitchRow:
+    async def enable(self, invocation: Invocation) -> models.CardSwitchRow:
         """Turn cards on again, with a fresh window of the kill switch."""
         if not self._awareness.control.settings.enabled:
             raise NotAllowedError(
@@ -277,7 +136,7 @@ class AwarenessOperations:
         self,
         invocation: Invocation,
         reason: Annotated[str, Field(min_length=1, max_length=300)] = "an operator turned them off",
-    ) -> CardSwitchRow:
+    ) -> models.CardSwitchRow:
         """Turn cards off at once; turns that run finish as they began.
 
         Args:
@@ -288,15 +147,19 @@ class AwarenessOperations:
         await self._awareness.control.turn_off(invocation.host, why)
         return await self._switched(invocation, "awareness_disabled", why)
 
-    async def _switched(self, invocation: Invocation, kind: str, reason: str) -> CardSwitchRow:
+    async def _switched(
+        self, invocation: Invocation, kind: str, reason: str
+    ) -> models.CardSwitchRow:
         await invocation.host.record(kind, by=invocation.principal.id, reason=reason)
-        return CardSwitchRow(on=self._awareness.control.on, why=self._awareness.control.why_off)
+        return models.CardSwitchRow(
+            on=self._awareness.control.on, why=self._awareness.control.why_off
+        )
 
     @operation("awareness.pointer")
-    async def point(self, invocation: Invocation) -> PointerResult:
+    async def point(self, invocation: Invocation) -> models.PointerResult:
         """Show the two sentences for an AGENTS.md, which name the tools."""
         text = pointer(invocation.host.tools.view())
-        return PointerResult(text=text, tokens=invocation.host.tokens.count(text))
+        return models.PointerResult(text=text, tokens=invocation.host.tokens.count(text))
 
 
 class CardOperations:
@@ -307,22 +170,24 @@ class CardOperations:
         self._explainer = explainer
 
     @operation("cards.list", rest=("GET", "/v1/cards"))
-    async def listed(self, invocation: Invocation) -> CardRows:
+    async def listed(self, invocation: Invocation) -> models.CardRows:
         """List the cards, and whether each one can be shown."""
         await self._awareness.registry.reviewed(invocation.host)
         rows = [self._awareness.card_row(card) for card in invocation.host.cards.view().values()]
         rows.sort(key=lambda row: str(row["id"]))
-        return CardRows.model_validate({"cards": rows})
+        return models.CardRows.model_validate({"cards": rows})
 
     @operation("cards.explain")
-    async def explain(self, _: Invocation, params: ExplainCardsParams) -> ExplainResult:
+    async def explain(
+        self, _: Invocation, params: models.ExplainCardsParams
+    ) -> models.ExplainResult:
         """Show which cards a message would bring up, and why not the others."""
         found = await self._explainer.explain(**params.model_dump())
-        return ExplainResult.model_validate(found)
+        return models.ExplainResult.model_validate(found)
 
 
-def _counts(found: Mapping[str, int]) -> tuple[CountRow, ...]:
-    return tuple(CountRow(name=name, turns=count) for name, count in found.items())
+def _counts(found: Mapping[str, int]) -> tuple[models.CountRow, ...]:
+    return tuple(models.CountRow(name=name, turns=count) for name, count in found.items())
 
 
 # -- explaining a selection --------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
@@ -12,7 +12,6 @@ from hookgate import (
     POSITIONAL,
     Host,
     Invocation,
-    OperationModel,
     Polling,
     TurnError,
     operation,
@@ -20,6 +19,12 @@ from hookgate import (
 )
 from hookgate.builtin_plugins.channels.peers import Person
 from hookgate.builtin_plugins.channels.roster import Hosting
+from hookgate.kit.modules import on_demand
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.channels import models
+else:
+    models = on_demand("hookgate.builtin_plugins.channels.models")
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.book.deliveries import Delivery
@@ -30,87 +35,6 @@ MOST_NAME = 128
 
 
 Name = Annotated[str, Field(min_length=1, max_length=MOST_NAME)]
-
-
-class ChannelRow(OperationModel):
-    """One hosted channel."""
-
-    name: str
-    connection: Literal["webhook", "polling"]
-    path: str
-    """Where its platform posts to; empty where it is polled."""
-    sandboxed: bool
-    """Whether its code runs in a sandbox."""
-    public: bool
-    """Whether strangers write here, so that what they write is tainted."""
-    approvers: list[str]
-    """Who may answer questions in it."""
-    paused: bool
-    waiting: int
-    """Messages that have their turn, or wait for it."""
-    unsent: int
-    """Messages that are still to be sent."""
-    dead: int
-    """Messages that could not be sent."""
-    why: str
-    """Why it is not served, or why nothing comes in; empty where all is well."""
-    asking: int
-    """People who ask to be let in: `hookgate channels people` shows their codes."""
-
-
-class PersonRow(OperationModel):
-    """Somebody who was let into a channel by a code, or asks to be."""
-
-    channel: str
-    account: str
-    sender: str
-    """The platform's id of this person."""
-    code: str
-    """The code that they were given; empty where they were let in."""
-    since: datetime | None
-    """Since when they ask; null where they were let in."""
-
-
-class ChannelPeople(OperationModel):
-    """Who was let in by a code, and who asks to be."""
-
-    people: list[PersonRow]
-
-
-class Channels(OperationModel):
-    """The hosted channels."""
-
-    channels: list[ChannelRow]
-
-
-class Letter(OperationModel):
-    """One message that could not be sent."""
-
-    id: str
-    channel: str
-    account: str
-    peer: str
-    text: str
-    attempts: int
-    error: str
-
-
-class Letters(OperationModel):
-    """Dead letters."""
-
-    letters: list[Letter]
-
-
-class ReplayedLetters(OperationModel):
-    """How many are tried again."""
-
-    letters: int
-
-
-class Paused(OperationModel):
-    """The channels that rest."""
-
-    paused: list[str]
 
 
 class ChannelOperations:
@@ -126,15 +50,15 @@ class ChannelOperations:
         self._hosting = hosting
 
     @operation("channels.list", scope="operate", rest=("GET", "/v1/channels"))
-    async def list_channels(self, invocation: Invocation) -> Channels:
+    async def list_channels(self, invocation: Invocation) -> models.Channels:
         """List the channels, what waits in each, and why one is not served."""
         service, hosting = self._service(), self._hosting()
-        rows: list[ChannelRow] = []
+        rows: list[models.ChannelRow] = []
         if service is not None:
             await service.read_switch()
             waiting, queued = await service.events.counts(), await service.deliveries.counts()
             rows = [
-                ChannelRow(
+                models.ChannelRow(
                     name=one.name,
                     connection="polling" if one.webhook is None else "webhook",
                     path="" if one.webhook is None else f"/webhook/{one.name}",
@@ -152,12 +76,12 @@ class ChannelOperations:
             ]
         unserved = {} if hosting is None else hosting.unserved
         rows += [_unserved(invocation.host, name, why) for name, why in unserved.items()]
-        return Channels(channels=sorted(rows, key=lambda row: row.name))
+        return models.Channels(channels=sorted(rows, key=lambda row: row.name))
 
     @operation("channels.people", scope="operate")
     async def people(
         self, _: Invocation, channel: Annotated[str, Field(max_length=MOST_NAME)] = ""
-    ) -> ChannelPeople:
+    ) -> models.ChannelPeople:
         """List who asks to be let into a channel, and who was let in by a code.
 
         Args:
@@ -165,7 +89,7 @@ class ChannelOperations:
         """
         people = self._opened().hosting.people
         asking = [
-            PersonRow(
+            models.PersonRow(
                 channel=one.person.channel,
                 account=one.person.account,
                 sender=one.person.sender,
@@ -175,17 +99,17 @@ class ChannelOperations:
             for one in people.asking(channel)
         ]
         inside = [
-            PersonRow(
+            models.PersonRow(
                 channel=one.channel, account=one.account, sender=one.sender, code="", since=None
             )
             for one in people.let_in(channel)
         ]
-        return ChannelPeople(people=[*asking, *inside])
+        return models.ChannelPeople(people=[*asking, *inside])
 
     @operation("channels.pair", scope="operate")
     async def pair(
         self, invocation: Invocation, code: Annotated[str, POSITIONAL, Field(max_length=32)]
-    ) -> PersonRow:
+    ) -> models.PersonRow:
         """Let somebody into a channel, by the code that they were given there.
 
         Args:
@@ -203,7 +127,7 @@ class ChannelOperations:
             )
         who = {"channel": person.channel, "account": person.account, "sender": person.sender}
         await invocation.host.record("channel_paired", by=invocation.principal.id, **who)
-        return PersonRow(code="", since=None, **who)
+        return models.PersonRow(code="", since=None, **who)
 
     @operation("channels.unpair", scope="operate")
     async def unpair(
@@ -212,7 +136,7 @@ class ChannelOperations:
         channel: Name,
         sender: Annotated[str, Field(min_length=1, max_length=256)],
         account: Annotated[str, Field(max_length=256)] = "default",
-    ) -> PersonRow:
+    ) -> models.PersonRow:
         """Let somebody in no more who was let in by a code.
 
         Args:
@@ -229,7 +153,7 @@ class ChannelOperations:
             )
         who = {"channel": channel, "account": account, "sender": sender}
         await invocation.host.record("channel_unpaired", by=invocation.principal.id, **who)
-        return PersonRow(code="", since=None, **who)
+        return models.PersonRow(code="", since=None, **who)
 
     @operation("channels.dead", scope="operate", rest=("GET", "/v1/channels/dead"))
     async def dead(
@@ -237,7 +161,7 @@ class ChannelOperations:
         _: Invocation,
         channel: Annotated[str, Field(max_length=MOST_NAME)] = "",
         limit: Annotated[int, Field(ge=1, le=1000)] = 50,
-    ) -> Letters:
+    ) -> models.Letters:
         """List the messages that could not be delivered.
 
         Args:
@@ -246,7 +170,7 @@ class ChannelOperations:
         """
         service = self._service()
         letters = [] if service is None else await service.deliveries.dead(channel, limit)
-        return Letters(letters=[_letter(one) for one in letters])
+        return models.Letters(letters=[_letter(one) for one in letters])
 
     @operation("channels.replay", scope="operate")
     async def replay(
@@ -254,7 +178,7 @@ class ChannelOperations:
         _: Invocation,
         channel: Annotated[str, Field(max_length=MOST_NAME)] = "",
         id: Annotated[str, Field(max_length=100)] = "",
-    ) -> ReplayedLetters:
+    ) -> models.ReplayedLetters:
         """Try again to deliver what could not be delivered.
 
         Args:
@@ -270,10 +194,10 @@ class ChannelOperations:
         channels = await service.deliveries.replay(channel, id)
         for name in set(channels):
             service.wake(name)
-        return ReplayedLetters(letters=len(channels))
+        return models.ReplayedLetters(letters=len(channels))
 
     @operation("channels.pause", scope="operate")
-    async def pause(self, invocation: Invocation, channel: Name) -> Paused:
+    async def pause(self, invocation: Invocation, channel: Name) -> models.Paused:
         """Let a channel rest: nothing is taken in, and nothing is sent.
 
         Args:
@@ -282,7 +206,7 @@ class ChannelOperations:
         return await self._switch(invocation, channel, resume=False)
 
     @operation("channels.resume", scope="operate")
-    async def resume(self, invocation: Invocation, channel: Name) -> Paused:
+    async def resume(self, invocation: Invocation, channel: Name) -> models.Paused:
         """Let a channel that rests go on.
 
         Args:
@@ -290,7 +214,7 @@ class ChannelOperations:
         """
         return await self._switch(invocation, channel, resume=True)
 
-    async def _switch(self, invocation: Invocation, name: str, *, resume: bool) -> Paused:
+    async def _switch(self, invocation: Invocation, name: str, *, resume: bool) -> models.Paused:
         service = self._opened()
         if service.hosting.get(name) is None and not (resume and service.paused(name)):
             known = ", ".join(sorted(one.name for one in service.hosting))
@@ -303,7 +227,7 @@ class ChannelOperations:
             channel=name,
             by=invocation.principal.id,
         )
-        return Paused(paused=paused)
+        return models.Paused(paused=paused)
 
     def _opened(self) -> Service:
         service = self._service()
@@ -316,10 +240,10 @@ class ChannelOperations:
         return service
 
 
-def _unserved(host: Host, name: str, why: str) -> ChannelRow:
+def _unserved(host: Host, name: str, why: str) -> models.ChannelRow:
     channel = host.channels.view().get(name)
     polled = isinstance(getattr(channel, "connection", None), Polling)
-    return ChannelRow(
+    return models.ChannelRow(
         name=name,
         connection="polling" if polled else "webhook",
         path="" if polled else f"/webhook/{name}",
@@ -335,8 +259,8 @@ def _unserved(host: Host, name: str, why: str) -> ChannelRow:
     )
 
 
-def _letter(one: Delivery) -> Letter:
-    return Letter(
+def _letter(one: Delivery) -> models.Letter:
+    return models.Letter(
         id=one.id,
         channel=one.address.channel,
         account=one.address.account,

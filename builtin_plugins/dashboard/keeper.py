@@ -23,8 +23,8 @@ from hookgate.tasks import stop
 if TYPE_CHECKING:
     from sqlalchemy import Row
 
+    from hookgate.builtin_plugins.dashboard.models import TurnListParams
     from hookgate.builtin_plugins.dashboard.tables import KeptTurn
-    from hookgate.builtin_plugins.dashboard.turns import TurnListParams
 
 PART = "dashboard.turns"
 MOST = 2_000

@@ -14,7 +14,13 @@ from pydantic import Field
 from hookgate import POSITIONAL, Invocation, OperationModel, Principal, operation
 from hookgate.builtin_plugins.dashboard.keeper import MOST, TurnKeeper
 from hookgate.clients import wire_error
+from hookgate.kit.modules import on_demand
 from hookgate.metrics import waterfall
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.dashboard import models
+else:
+    models = on_demand("hookgate.builtin_plugins.dashboard.models")
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.dashboard.tables import KeptTurn
@@ -26,33 +32,6 @@ MOST_ROWS = 5_000
 
 Ending = Literal["running", "done", "awaiting_client", "refused", "failed", "cancelled"]
 Id = Annotated[str, Field(max_length=80)]
-
-
-class TurnListParams(OperationModel):
-    """Which turns are wanted; what is left out does not matter."""
-
-    limit: int = Field(default=50, ge=1, le=500)
-    """So many at most, those that began last first."""
-    before: str = Field(default="", max_length=160)
-    """Only turns that began before this one: the ``next`` of a former answer."""
-    session: str = ""
-    """A session's key."""
-    agent: str = ""
-    """An agent's name."""
-    plugin: str = ""
-    """A plugin whose tool was called, or that decided about a call."""
-    ending: Literal["", "running", "done", "awaiting_client", "refused", "failed", "cancelled"] = ""
-    """How it ended; ``running`` for those that have not."""
-    slower: float = Field(default=0, ge=0)
-    """Only turns that took more milliseconds."""
-    tainted: bool | None = None
-    """Whether it has read text of strangers."""
-    denied: bool | None = None
-    """Whether a tool call was denied in it."""
-    root: str = Field(default="", max_length=80)
-    """Only this turn and all that are nested in it, which a message from outside has started."""
-    hooks: bool = False
-    """Whether to time hooks from now on, for two minutes; for the scope `operate` alone."""
 
 
 class TurnOutline(OperationModel):
@@ -85,112 +64,6 @@ class TurnSummary(TurnOutline):
     output_tokens: int
 
 
-class TurnRow(TurnSummary):
-    """One turn, without what was said in it."""
-
-    tools: tuple[str, ...]
-    """The tools that were called, in the order in which they ended; the first 100 calls."""
-    taint: tuple[str, ...]
-    """Where text of strangers came from."""
-    degraded: tuple[str, ...]
-    """What it went on without, by a code for each."""
-
-
-class TurnRows(OperationModel):
-    """The last turns of all gateways on the store, and those that run at this one."""
-
-    turns: tuple[TurnRow, ...]
-    next: str
-    """What to give as ``before`` for older ones; empty where there are none."""
-
-
-class TurnCall(OperationModel):
-    """One tool call of a turn."""
-
-    id: str
-    name: str
-    plugin: str
-    status: str
-    """``done``, ``failed``, ``denied``, ``cancelled`` or ``timeout``."""
-    effect: str
-    """``allow`` or ``deny``."""
-    by: str
-    """Who decided that."""
-    rule: str
-    reason: str
-    within: str
-    """The call in which a tool made this one; empty for a call of the model's."""
-    read: tuple[str, ...]
-    """Whose text the model had read when it asked for the call."""
-    brought: tuple[str, ...]
-    """Whose text its result brought into the turn."""
-
-
-class WaterfallRow(OperationModel):
-    """Something that ran in a turn."""
-
-    turn: str
-    """The turn: the one that is shown, or one that is nested in it."""
-    kind: Literal["hook", "model", "tool", "context"]
-    name: str
-    """The hook or the tool."""
-    plugin: str
-    at_ms: float
-    """When it began, in milliseconds since the turn's first sign."""
-    ms: float
-    """How long it took."""
-    said: str
-    """What it decided, or what came of it."""
-    failed: bool
-
-
-class TreeTurn(TurnOutline):
-    """One of the turns that a message has started."""
-
-    tools: tuple[str, ...]
-    tainted: bool
-
-
-class ShownTurn(TurnRow):
-    """One turn, and what ran in it."""
-
-    message: str
-    """What went wrong; empty where nothing did."""
-    action: str
-    """What to do about it."""
-    calls: tuple[TurnCall, ...]
-    """The first 100 of them."""
-    called: int
-    """So many tool calls there were."""
-    tree: tuple[TreeTurn, ...]
-    """All turns that one message has started, those that began first first; alone where nothing is
-    nested."""
-    rows: tuple[WaterfallRow, ...]
-    """What ran in it and in the turns nested in it, in the order in which it began. Hooks are for
-    the scope `operate` alone, and of turns that ran while hooks were timed."""
-    hooked: bool
-    """Whether hooks were timed in it."""
-
-
-class TurnSums(OperationModel):
-    """How the turns of the last minutes went."""
-
-    minutes: float
-    """So many minutes are looked at: fewer than asked for, where older turns are not kept."""
-    turns: int
-    """So many have begun in them and ended."""
-    a_minute: float
-    running: int
-    """So many run at this gateway now."""
-    failed: int
-    """So many ended with an error."""
-    refused: int
-    cancelled: int
-    median_ms: float
-    p95_ms: float
-    """Milliseconds in which 95 of 100 ended (nearest rank)."""
-
-
 class TurnOperations:
     """Lists and shows the turns that are kept."""
 
@@ -198,21 +71,23 @@ class TurnOperations:
         self._keeper = keeper
 
     @operation("turn.list", rest=("GET", "/v1/turns"), command="turns list")
-    async def list_turns(self, invocation: Invocation, params: TurnListParams) -> TurnRows:
+    async def list_turns(
+        self, invocation: Invocation, params: models.TurnListParams
+    ) -> models.TurnRows:
         """List the last turns, without what was said in them."""
         if params.hooks and "operate" in invocation.principal.scopes:
             self._keeper.look()
         found = await self._found(params, invocation.principal, params.limit + 1)
         shown = found[: params.limit]
-        return TurnRows(
-            turns=tuple([TurnRow.of_record(turn, **_read(turn)) for turn in shown]),
+        return models.TurnRows(
+            turns=tuple([models.TurnRow.of_record(turn, **_read(turn)) for turn in shown]),
             next=shown[-1].place if len(found) > len(shown) else "",
         )
 
     @operation("turn.sums", command="turns sums")
     async def sums(
         self, invocation: Invocation, minutes: Annotated[float, Field(ge=1, le=10_080)] = 15
-    ) -> TurnSums:
+    ) -> models.TurnSums:
         """Say how many turns the last minutes had, how they ended and how long they took.
 
         Args:
@@ -230,7 +105,7 @@ class TurnOperations:
         took = sorted([turn.milliseconds for turn in ended]) or [0.0]
         endings = Counter(turn.ending for turn in ended)
         here = [turn for turn in self._keeper.here() if turn.ending == "running"]
-        return TurnSums(
+        return models.TurnSums(
             minutes=round(minutes, 2),
             turns=len(ended),
             a_minute=round(len(ended) / minutes, 2),
@@ -243,7 +118,7 @@ class TurnOperations:
         )
 
     @operation("turn.show", command="turns show")
-    async def show(self, invocation: Invocation, id: Annotated[Id, POSITIONAL]) -> ShownTurn:
+    async def show(self, invocation: Invocation, id: Annotated[Id, POSITIONAL]) -> models.ShownTurn:
         """Show one turn: what ran in it, when, for how long, and what was decided.
 
         Hooks are timed for two minutes after somebody who may operate has looked.
@@ -263,20 +138,20 @@ class TurnOperations:
                 action="`turns list` names those; of older ones the audit has what was decided "
                 "(`audit list --turn`), and `plugin.telemetry` has sent figures alone",
             )
-        tree = await self._found(TurnListParams(root=turn.root), principal, MOST_OF_TREE)
+        tree = await self._found(models.TurnListParams(root=turn.root), principal, MOST_OF_TREE)
         tree = sorted({one.id: one for one in (*tree, turn)}.values(), key=lambda one: one.place)
         told = {one.id: orjson.loads(one.told) for one in _within(id, tree)}
-        return ShownTurn.of_record(
+        return models.ShownTurn.of_record(
             turn,
             **_read(turn),
-            calls=tuple([TurnCall(**call) for call in orjson.loads(turn.calls)]),
+            calls=tuple([models.TurnCall(**call) for call in orjson.loads(turn.calls)]),
             tree=tuple([_of_tree(one) for one in tree]),
             rows=tuple(_rows(told, hooks=operates)),
             hooked=any(kind == "hook" for kind, _, _ in told[id]),
         )
 
     async def _found(
-        self, params: TurnListParams, principal: Principal, count: int
+        self, params: models.TurnListParams, principal: Principal, count: int
     ) -> list[KeptTurn]:
         """Return so many of the turns that the caller may see, those that began last first."""
         here = [turn for turn in self._keeper.here() if principal.sees(turn.session)]
@@ -286,7 +161,7 @@ class TurnOperations:
         return sorted(mine.values(), key=lambda turn: turn.place, reverse=True)[:count]
 
 
-def _fits(turn: KeptTurn, params: TurnListParams) -> bool:
+def _fits(turn: KeptTurn, params: models.TurnListParams) -> bool:
     """Whether a turn that is not in the store yet is wanted; of the others, the store says it."""
     return (
         (not params.before or turn.place < params.before)
@@ -307,9 +182,11 @@ def _read(turn: KeptTurn) -> dict[str, Any]:
     return {"session": turn.own, "milliseconds": round(turn.milliseconds, 1), **lists}
 
 
-def _of_tree(turn: KeptTurn) -> TreeTurn:
-    shown = {name: said for name, said in _read(turn).items() if name in TreeTurn.model_fields}
-    return TreeTurn.of_record(turn, **shown)
+def _of_tree(turn: KeptTurn) -> models.TreeTurn:
+    shown = {
+        name: said for name, said in _read(turn).items() if name in models.TreeTurn.model_fields
+    }
+    return models.TreeTurn.of_record(turn, **shown)
 
 
 def _within(id: str, tree: Sequence[KeptTurn]) -> list[KeptTurn]:
@@ -323,9 +200,9 @@ def _within(id: str, tree: Sequence[KeptTurn]) -> list[KeptTurn]:
 
 def _rows(
     told: Mapping[str, Sequence[tuple[str, float, dict[str, Any]]]], *, hooks: bool
-) -> list[WaterfallRow]:
+) -> list[models.WaterfallRow]:
     """Return what the events of turns tell of, on one scale of time."""
-    rows: list[tuple[float, WaterfallRow]] = []
+    rows: list[tuple[float, models.WaterfallRow]] = []
     for id, events in told.items():
         heard: list[dict[str, Any]] = [
             {"type": kind, "at": at, "data": data}
@@ -337,7 +214,7 @@ def _rows(
         zero = min(float(one["data"].get("at", one["at"])) for one in heard)
         for row in waterfall(heard):
             at = zero * 1000 + row.at
-            rows.append((at, WaterfallRow(turn=id, **row.to_json())))
+            rows.append((at, models.WaterfallRow(turn=id, **row.to_json())))
     rows = sorted(rows, key=lambda each: each[0])[:MOST_ROWS]
     first = rows[0][0] if rows else 0.0
     return [row.model_copy(update={"at_ms": round(at - first, 3)}) for at, row in rows]

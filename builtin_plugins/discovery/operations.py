@@ -6,106 +6,36 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from hookgate import (
     Capability,
     HookgateError,
     Host,
     Invocation,
-    OperationModel,
     Principal,
     TurnPlan,
     not_found,
     operation,
 )
 from hookgate.builtin_plugins.discovery.discoverer import Discoverer, Filter
-from hookgate.builtin_plugins.discovery.index.graph import Edge, Graph
+from hookgate.builtin_plugins.discovery.index.graph import Graph
 from hookgate.builtin_plugins.discovery.learn.lessons import Lessons
 from hookgate.builtin_plugins.discovery.learn.view import META_TOOL, ExampleSet, said_alike
-from hookgate.builtin_plugins.discovery.show.entries import Discovery, FoundCapability, Tier
+from hookgate.builtin_plugins.discovery.show.entries import Discovery, FoundCapability
 from hookgate.builtin_plugins.discovery.show.text import READ_TOOL
-from hookgate.catalogue import KIND_PATTERN, KINDS, capability_rows, is_chosen, matches
-from hookgate.settings import nearest
+from hookgate.catalogue import capability_rows, is_chosen, matches
+from hookgate.kit.modules import on_demand
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.discovery import models
+else:
+    models = on_demand("hookgate.builtin_plugins.discovery.models")
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.sources.collection import Collected
-
-
-class CapabilityListParams(OperationModel):
-    """Which capabilities to list."""
-
-    kind: str | None = Field(default=None, pattern=f"^{KIND_PATTERN}$")
-    """One kind only: `tool`, `skill`, `extension`, `channel`, `connector`, `resource`, `prompt`,
-    `card`, or a plugin's own."""
-    category: str = Field(default="", max_length=80)
-    """One category only."""
-    available: bool | None = None
-    """Only what is available, or only what is not."""
-    text: str = Field(default="", max_length=200)
-    """Only what holds this text in its id, names, description or tags."""
-
-
-class CapabilityOutline(OperationModel):
-    """Which capability it is, and whether it can be used."""
-
-    id: str
-    """Its id."""
-    kind: str
-    """tool, skill, extension, channel or card."""
-    category: str
-    """Its category."""
-    available: bool
-    """Whether all that it requires is there."""
-
-
-class CapabilityRow(CapabilityOutline):
-    """One capability in a list."""
-
-    source: str
-    """Where it was declared."""
-
-
-class CapabilityRows(OperationModel):
-    """Capabilities."""
-
-    capabilities: tuple[CapabilityRow, ...]
-    """In the order of their ids."""
-
-
-class CapabilityShown(CapabilityRow):
-    """All that is known of one capability."""
-
-    name: str
-    """Its name within its kind."""
-    display_name: str
-    """Its name for people."""
-    description: str
-    """What it does."""
-    tags: tuple[str, ...]
-    """Words that it is found by."""
-    examples: tuple[str, ...]
-    """Messages that ask for it, as given; `examples list` shows learned ones."""
-    parameters: tuple[str, ...]
-    """What it takes as input."""
-    required_secrets: tuple[str, ...]
-    """Secrets without which it does not work."""
-    required_tools: tuple[str, ...]
-    """Tools without which it does not work."""
-    unavailable_because: tuple[str, ...]
-    """Why it is not available."""
-    has_side_effects: bool
-    """Whether using it changes anything."""
-    flags: dict[str, bool | None]
-    """What it does to the world; null where nothing is declared."""
-    input_schema: dict[str, Any] | None
-    """The JSON Schema of its input."""
-    content: str
-    """Its full text."""
-    problem: str
-    """Why schema and text cannot be read; empty where they can."""
 
 
 class CapabilityOperations:
@@ -119,12 +49,16 @@ class CapabilityOperations:
         self._inventory = inventory
 
     @operation("capabilities.list", rest=("GET", "/v1/capabilities"))
-    async def listed(self, invocation: Invocation, params: CapabilityListParams) -> CapabilityRows:
+    async def listed(
+        self, invocation: Invocation, params: models.CapabilityListParams
+    ) -> models.CapabilityRows:
         """List tools, skills, extensions, channels and cards."""
         rows = await asyncio.to_thread(capability_rows, invocation.host)
         shown = [rows[row_id] for row_id in sorted(rows) if _fits(rows[row_id], params)]
-        return CapabilityRows(
-            capabilities=tuple(CapabilityRow.of_record(row, source=row.source_ref) for row in shown)
+        return models.CapabilityRows(
+            capabilities=tuple(
+                models.CapabilityRow.of_record(row, source=row.source_ref) for row in shown
+            )
         )
 
     @operation("capabilities.show")
@@ -132,7 +66,7 @@ class CapabilityOperations:
         self,
         invocation: Invocation,
         id: Annotated[str, Field(max_length=256)],
-    ) -> CapabilityShown:
+    ) -> models.CapabilityShown:
         """Show all that is known of one capability, its schema and text included.
 
         Args:
@@ -146,7 +80,7 @@ class CapabilityOperations:
         return await asyncio.to_thread(_shown, row, why)
 
 
-def _fits(row: Capability, params: CapabilityListParams) -> bool:
+def _fits(row: Capability, params: models.CapabilityListParams) -> bool:
     held = " ".join((row.id, row.display_name, row.description, *row.tags)).casefold()
     return (
         params.kind in (None, row.kind)
@@ -156,7 +90,7 @@ def _fits(row: Capability, params: CapabilityListParams) -> bool:
     )
 
 
-def _shown(row: Capability, why: Sequence[str]) -> CapabilityShown:
+def _shown(row: Capability, why: Sequence[str]) -> models.CapabilityShown:
     """Return everything about `row`; it reads files."""
     schema, content, problem = None, "", ""
     if row.load is not None:
@@ -165,7 +99,7 @@ def _shown(row: Capability, why: Sequence[str]) -> CapabilityShown:
             schema, content = detail.schema, detail.content
         except HookgateError as error:
             problem = str(error)
-    return CapabilityShown.of_record(
+    return models.CapabilityShown.of_record(
         row,
         source=row.source_ref,
         unavailable_because=tuple(why),
@@ -221,136 +155,6 @@ class CallerView:
         return {tool.name: tool.description for tool in usable}
 
 
-class DiscoverParams(OperationModel):
-    """What is looked for."""
-
-    query: str = Field(min_length=1, max_length=20_000)
-    """A message, or what a capability should be able to do."""
-    kind: str | None = Field(default=None, pattern=f"^{KIND_PATTERN}$")
-    """One kind only: `tool`, `skill`, `extension`, `channel`, `connector`, `resource`, `prompt`,
-    or a plugin's own."""
-    category: str = Field(default="", max_length=80)
-    """One category only."""
-
-    @field_validator("kind")
-    @classmethod
-    def _is_meant(cls, kind: str | None) -> str | None:
-        if kind == "card":
-            raise ValueError(
-                "found card, expected a kind of capabilities: `cards.explain` shows cards"
-            )
-        if kind is not None and (near := nearest(kind, KINDS, cutoff=0.75)) and near != kind:
-            raise ValueError(f"found {kind!r}, expected a kind: did you mean {near!r}?")
-        return kind
-
-    available: bool = True
-    """Leave out what lacks something that it requires, as a turn does."""
-    limit: int | None = Field(default=None, ge=1, le=100)
-    """So many found ones at most, `selected` of the settings by default; what they bring along
-    comes besides."""
-    floor: float | None = Field(default=None, ge=0, le=1)
-    """The least relevance; the one of the settings by default."""
-
-
-class FoundRow(OperationModel):
-    """One capability that fits."""
-
-    id: str
-    """Its id."""
-    relevance: float
-    """How sure it is that it fits, 0 to 1."""
-    dense: float
-    """The cosine of message and capability: the best one of the message's clauses."""
-    lexical: float
-    """The share of the reachable BM25 score."""
-    graph: float
-    """What related capabilities added to the relevance."""
-    words: list[str]
-    """The words of the message that it holds, as stems."""
-    tag: str
-    """The tag of its own in the message for which it was found although it is below the floor."""
-    pulled_by: str
-    """The id of the capability that brought it along."""
-    edge: str
-    """The edge over which it was brought along."""
-    available: bool
-    """Whether it has all that it requires."""
-    learned: list[str]
-    """Up to two messages of the caller's scope that it has answered well before: those that have
-    the most words in common with this one."""
-
-
-class Discovered(OperationModel):
-    """What a search came to."""
-
-    query: str
-    """What was looked for."""
-    found: list[FoundRow]
-    """What fits, best first."""
-    tiers: tuple[Tier, ...]
-    """The map of categories, the summaries, the full details."""
-    tokens: int
-    """Tokens of all tiers together."""
-    milliseconds: dict[str, float]
-    """Time by step."""
-    index_version: int
-    """The version of the index."""
-    vectors: bool
-    """Whether meaning took part."""
-    problem: str
-    """Why it did not, or ""."""
-
-
-class Stats(OperationModel):
-    """What the index holds."""
-
-    capabilities: int
-    """Capabilities, cards not counted."""
-    index_version: int
-    """The version of the index."""
-    vectors: bool
-    """Whether the vectors are there."""
-    problem: str
-    """Why they are not, or ""."""
-    graph_nodes: int
-    """Capabilities in the graph."""
-    graph_edges: int | None
-    """Edges of all types; null where there are too many to count."""
-    edges: dict[str, int | None]
-    """Edges by type."""
-    missing: dict[str, list[str]]
-    """Ids that requirements and presets name and that are not there."""
-
-
-class GraphParams(OperationModel):
-    """Which part of the graph."""
-
-    after: str = Field(default="", max_length=256)
-    """The id behind which the page begins: `next` of the page before."""
-    limit: int = Field(default=1000, ge=1, le=5000)
-    """So many capabilities at most."""
-
-
-class GraphNode(CapabilityOutline):
-    """A capability."""
-
-    agents: tuple[str, ...]
-    """The agents that may use it."""
-
-
-class GraphPage(OperationModel):
-    """A page of the graph."""
-
-    agents: tuple[str, ...]
-    """The agents that the caller may speak to."""
-    nodes: list[GraphNode]
-    """Capabilities, cards not counted, in the order of their ids."""
-    edges: list[Edge]
-    """The edges that start at these, the heaviest 50 of each."""
-    next: str
-    """`after` of the next page; empty on the last one."""
-
-
 class DiscoveryOperations:
     """Capabilities: list and show them, check their files, begin new ones.
 
@@ -366,7 +170,9 @@ class DiscoveryOperations:
         self._view = view
 
     @operation("discover", also="discovery.discover")
-    async def discover(self, invocation: Invocation, params: DiscoverParams) -> Discovered:
+    async def discover(
+        self, invocation: Invocation, params: models.DiscoverParams
+    ) -> models.Discovered:
         """Search the capabilities, and show what a model would see.
 
         A message of yours is looked for with the default agent.
@@ -378,10 +184,10 @@ class DiscoveryOperations:
         return _discovered(await _search(self._discoverer(), seen, params), seen.examples)
 
     @operation("capabilities.stats", also="discovery.stats")
-    async def stats(self, _: Invocation) -> Stats:
+    async def stats(self, _: Invocation) -> models.Stats:
         """Say what the index of capabilities holds."""
         known = await self._discoverer().get_stats()
-        return Stats(
+        return models.Stats(
             capabilities=known["capabilityCount"],
             index_version=known["indexVersion"],
             vectors=known["vectors"],
@@ -393,7 +199,7 @@ class DiscoveryOperations:
         )
 
     @operation("capabilities.graph")
-    async def graph(self, invocation: Invocation, params: GraphParams) -> GraphPage:
+    async def graph(self, invocation: Invocation, params: models.GraphParams) -> models.GraphPage:
         """Show how capabilities are related, and which agents may use them."""
         graph = await self._discoverer().graph()
         settings, may = invocation.host.settings.agents, invocation.principal.may_use_agent
@@ -406,8 +212,8 @@ class DiscoveryOperations:
 
 
 def _page(
-    graph: Graph, globs: Mapping[str, Sequence[str] | None], params: GraphParams
-) -> GraphPage:
+    graph: Graph, globs: Mapping[str, Sequence[str] | None], params: models.GraphParams
+) -> models.GraphPage:
     behind = [one for one in graph.rows if one > params.after]
     shown = behind[: params.limit]
     nodes, edges = [], []
@@ -415,7 +221,7 @@ def _page(
         users = [
             name for name, some in globs.items() if row.kind != "tool" or matches(row.name, some)
         ]
-        nodes.append(GraphNode.of_record(row, agents=tuple(users)))
+        nodes.append(models.GraphNode.of_record(row, agents=tuple(users)))
         edges += [
             edge
             for edge in graph.edges(row.id)
@@ -423,10 +229,12 @@ def _page(
             if edge.type == "DEPENDS_ON" or edge.source < edge.target
         ]
     more = shown[-1] if len(behind) > len(shown) else ""
-    return GraphPage(agents=tuple(globs), nodes=nodes, edges=edges, next=more)
+    return models.GraphPage(agents=tuple(globs), nodes=nodes, edges=edges, next=more)
 
 
-async def _search(discoverer: Discoverer, seen: CallerView, params: DiscoverParams) -> Discovery:
+async def _search(
+    discoverer: Discoverer, seen: CallerView, params: models.DiscoverParams
+) -> Discovery:
     # Whoever asks from the command line would rather wait for the vectors than miss them.
     with suppress(TimeoutError):
         async with asyncio.timeout(VECTORS_SECONDS):
@@ -449,8 +257,8 @@ async def _search(discoverer: Discoverer, seen: CallerView, params: DiscoverPara
     )
 
 
-def _discovered(discovery: Discovery, examples: ExampleSet) -> Discovered:
-    return Discovered.of_record(
+def _discovered(discovery: Discovery, examples: ExampleSet) -> models.Discovered:
+    return models.Discovered.of_record(
         discovery,
         found=[
             _found(one, said_alike(discovery.query, one.row.id, examples))
@@ -462,9 +270,9 @@ def _discovered(discovery: Discovery, examples: ExampleSet) -> Discovered:
     )
 
 
-def _found(found: FoundCapability, learned: list[str]) -> FoundRow:
+def _found(found: FoundCapability, learned: list[str]) -> models.FoundRow:
     figures = ("relevance", "dense", "lexical", "graph")
-    return FoundRow.of_record(
+    return models.FoundRow.of_record(
         found,
         id=found.row.id,
         **{name: round(getattr(found, name), 4) for name in figures},

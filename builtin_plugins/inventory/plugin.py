@@ -8,6 +8,7 @@ from typing import Any
 
 from hookgate import EGRESS, Host, Operation, Routes, ToolCall, Turn, Verdict, operations_of
 from hookgate.builtin_plugins.inventory.operations import InventoryOperations
+from hookgate.builtin_plugins.inventory.record import REFUSED
 from hookgate.builtin_plugins.inventory.service import Opened, opened
 from hookgate.builtin_plugins.inventory.settings import InventorySettings, Runtime
 from hookgate.builtin_plugins.inventory.sources import (
@@ -23,7 +24,6 @@ from hookgate.builtin_plugins.inventory.sources.native import NativeSource
 from hookgate.builtin_plugins.inventory.sources.openclaw import PORT, OpenClawSource
 from hookgate.builtin_plugins.inventory.sources.openclaw_link import OpenClawLink
 from hookgate.builtin_plugins.inventory.switches import Keeping
-from hookgate.builtin_plugins.inventory.writing.writes import REFUSED
 from hookgate.hookspecs import hookimpl
 from hookgate.tasks import stop
 

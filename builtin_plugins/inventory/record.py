@@ -33,6 +33,9 @@ KEY_CHARS = 512
 TEXT_CHARS = 4000
 """The longest description, hint or diagnosis."""
 
+REFUSED = "install_refused"
+"""The code of an install that has not passed the scan: HTTP 422."""
+
 
 class RecordId(NamedTuple):
     """What an id says: ``source:runtime:scope:agent|global:kind:key``."""

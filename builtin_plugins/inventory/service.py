@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -50,11 +51,11 @@ from hookgate.builtin_plugins.inventory.sources import (
     inventory_sources,
 )
 from hookgate.builtin_plugins.inventory.switches import NATIVE, Keeping
-from hookgate.builtin_plugins.inventory.writing.writes import Writes
 from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.inventory.tables import StoreProjection
+    from hookgate.builtin_plugins.inventory.writing.writes import Writes
 
 BROUGHT_BY = "inventory"
 """The name under which installed skills are capabilities."""
@@ -398,7 +399,6 @@ class Opened:
 
     Attributes:
         inventory: What there is.
-        writes: What changes it.
         all_open: Set once all plugins are open; before that, sources of others may not work yet.
     """
 
@@ -411,12 +411,19 @@ class Opened:
         projection: Projection,
     ) -> None:
         self.inventory = Inventory(host, multiplexer, projection, keeping, settings)
-        self.writes = Writes(host, self.inventory, multiplexer, self.announce)
         self._host = host
+        self._multiplexer = multiplexer
         self._keeping = keeping
         self._seconds = settings.refresh_seconds
         self._changed = asyncio.Event()
         self.all_open = asyncio.Event()
+
+    @cached_property
+    def writes(self) -> Writes:
+        """What changes it."""
+        from hookgate.builtin_plugins.inventory.writing.writes import Writes
+
+        return Writes(self._host, self.inventory, self._multiplexer, self.announce)
 
     async def follow(self) -> None:
         """Read all runtimes now and then, and switches whenever another gateway has set one."""

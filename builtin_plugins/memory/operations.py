@@ -23,7 +23,6 @@ from hookgate import (
     TurnError,
     operation,
 )
-from hookgate.builtin_plugins.memory import models
 from hookgate.builtin_plugins.memory.domain import (
     Aside,
     Forgotten,
@@ -42,12 +41,16 @@ from hookgate.builtin_plugins.memory.recall.lines import (
     orders_of,
     pack,
 )
+from hookgate.kit.modules import on_demand
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from hookgate.builtin_plugins.memory import models
     from hookgate.builtin_plugins.memory.keeper import Keeper
     from hookgate.builtin_plugins.memory.settings import MemorySettings
+else:
+    models = on_demand("hookgate.builtin_plugins.memory.models")
 
 
 MOST_SCOPES = 50

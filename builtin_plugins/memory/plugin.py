@@ -97,6 +97,7 @@ class Plugin:
         made = await asyncio.to_thread(import_module, module)
         keeper: Keeper = made.Keeper(host, kept, conversations, lambda: self._settings)
         self._keeper = keeper
+        host.load_later("hookgate.builtin_plugins.memory.recall.ranker")
         undo = None
         if conversations is not None:
             undo = conversations.forgets_with(keeper.forget_with)

@@ -3,76 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from hookgate import Invocation, OperationModel, operation
+from hookgate import Invocation, operation
 from hookgate.builtin_plugins.policy.desk import Desk
 from hookgate.builtin_plugins.policy.desk.approvals import Choice
-from hookgate.builtin_plugins.policy.desk.grants import GrantScope, GrantState
+from hookgate.builtin_plugins.policy.desk.grants import GrantScope
 from hookgate.builtin_plugins.policy.desk.quarantine import Quarantine
+from hookgate.kit.modules import on_demand
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.policy import models
+else:
+    models = on_demand("hookgate.builtin_plugins.policy.models")
 
 Id = Annotated[str, Field(min_length=1, max_length=200)]
 Digest = Annotated[str, Field(max_length=64)]
 Why = Annotated[str, Field(max_length=500)]
-
-
-class Approvals(OperationModel):
-    """The questions that wait."""
-
-    approvals: list[dict[str, Any]]
-    """Each with all that is asked about: see the event ``approval``."""
-
-
-class Resolved(OperationModel):
-    """What became of an answer."""
-
-    id: str
-    decision: Choice
-    tool: str
-    session: str
-    grant: str
-    """The id of the grant that was made; empty where none was."""
-
-
-class GrantRow(OperationModel):
-    """What somebody has allowed always."""
-
-    id: str
-    scope: GrantScope
-    """These very arguments, calls that have the same in common, or any of this tool."""
-    tool: str
-    arguments: str
-    """The arguments, in JSON with secrets masked; empty where any are allowed."""
-    session: str
-    by: str
-    """Who allowed it."""
-    at: str
-    """When, ISO 8601 in UTC."""
-    expires: str
-    """When it ends, ISO 8601 in UTC."""
-    state: GrantState
-    """Whether it still answers anything; if not, what has changed since."""
-    tool_digest: str
-    """The tool as it was when this was allowed."""
-    policy: str
-    """The policy under which it was allowed."""
-
-
-class GrantRows(OperationModel):
-    """What stands."""
-
-    grants: list[GrantRow]
-    """The newest first."""
-
-
-class Revoked(OperationModel):
-    """What was taken back."""
-
-    id: str
-    tool: str
-    session: str
 
 
 class ApprovalOperations:
@@ -87,10 +36,10 @@ class ApprovalOperations:
     @operation(
         "approvals.list", also="approval.list", scope="approve", rest=("GET", "/v1/approvals")
     )
-    async def list_approvals(self, invocation: Invocation) -> Approvals:
+    async def list_approvals(self, invocation: Invocation) -> models.Approvals:
         """List the tool calls that wait for somebody's approval: those that the caller may give."""
         waiting = await self._desk().inbox.waiting(invocation.principal)
-        return Approvals(approvals=[dict(question.text) for question in waiting])
+        return models.Approvals(approvals=[dict(question.text) for question in waiting])
 
     @operation("approvals.resolve", also="approval.resolve", scope="approve")
     async def resolve(
@@ -101,7 +50,7 @@ class ApprovalOperations:
         digest: Digest = "",
         scope: GrantScope = "arguments",
         reason: Why = "",
-    ) -> Resolved:
+    ) -> models.Resolved:
         """Allow a waiting tool call, once or always, or deny it.
 
         Args:
@@ -124,7 +73,7 @@ class ApprovalOperations:
             by=invocation.principal.id,
             session=question.text["session"],
         )
-        return Resolved(
+        return models.Resolved(
             id=question.id,
             decision=decision,
             tool=question.text["tool"],
@@ -138,12 +87,12 @@ class ApprovalOperations:
         scope="approve",
         rest=("GET", "/v1/approvals/grants"),
     )
-    async def list_grants(self, invocation: Invocation) -> GrantRows:
+    async def list_grants(self, invocation: Invocation) -> models.GrantRows:
         """List what somebody has allowed always, at addresses of the caller."""
         granted = await self._desk().granted(invocation.principal)
-        return GrantRows(
+        return models.GrantRows(
             grants=[
-                GrantRow.of_record(
+                models.GrantRow.of_record(
                     one,
                     arguments=one.shown,
                     by=one.allowed_by,
@@ -159,7 +108,7 @@ class ApprovalOperations:
         self,
         invocation: Invocation,
         id: Id,
-    ) -> Revoked:
+    ) -> models.Revoked:
         """Take back what somebody has allowed always; such calls are asked about.
 
         Args:
@@ -169,40 +118,10 @@ class ApprovalOperations:
         invocation.host.log.info(
             "grant revoked", grant=grant.id, tool=grant.tool, by=invocation.principal.id
         )
-        return Revoked(id=grant.id, tool=grant.tool, session=grant.session)
+        return models.Revoked(id=grant.id, tool=grant.tool, session=grant.session)
 
 
 # -- quarantine ------------------------------------------------------------
-
-
-class ChangeRow(OperationModel):
-    """One thing that is not as it was accepted."""
-
-    part: str
-    """description, schema, owner, sandbox, module, plugin, or a flag's name."""
-    before: str
-    """What was accepted."""
-    after: str
-    """What it is now."""
-
-
-class ChangedTool(OperationModel):
-    """A tool that waits."""
-
-    tool: str
-    plugin: str
-    """Who brings it."""
-    why: str
-    """Why it waits."""
-    digest: str
-    """Its digest now: say it when you accept, and nothing else is accepted."""
-    changes: list[ChangeRow]
-
-
-class ChangedTools(OperationModel):
-    """The tools that wait for somebody to accept them."""
-
-    tools: list[ChangedTool]
 
 
 class QuarantineOperations:
@@ -212,10 +131,10 @@ class QuarantineOperations:
         self._quarantine = quarantine
 
     @operation("tools.changes", rest=("GET", "/v1/tools/changes"))
-    async def changes(self, _: Invocation) -> ChangedTools:
+    async def changes(self, _: Invocation) -> models.ChangedTools:
         """Show the tools in quarantine: what was accepted, and what they are now.
 
         Example:
             hookgate tools changes
         """
-        return ChangedTools.model_validate({"tools": list(self._quarantine().rows())})
+        return models.ChangedTools.model_validate({"tools": list(self._quarantine().rows())})

@@ -110,7 +110,7 @@ def install(
     state = state_of(ctx)
     place = folder_of(folder)
     if place is None:
-        from hookgate.builtin_plugins.wasm.packages.manifest import MANIFEST
+        from hookgate.builtin_plugins.wasm.packages.folders import MANIFEST
 
         raise typer.BadParameter(
             f"found no folder {folder!r} with {MANIFEST}, expected a plugin's folder"
@@ -217,7 +217,7 @@ def settings_of(state: State) -> WasmSettings:
 
 def folder_of(target: str) -> Path | None:
     """Return the plugin folder that `target` is; None where it is none, but a name perhaps."""
-    from hookgate.builtin_plugins.wasm.packages.manifest import MANIFEST
+    from hookgate.builtin_plugins.wasm.packages.folders import MANIFEST
 
     folder = Path(target).expanduser()
     # A folder without a manifest is still meant as one, and its error says what is missing.

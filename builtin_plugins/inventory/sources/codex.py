@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Status
 from hookgate.builtin_plugins.inventory.sources import (
@@ -19,9 +19,18 @@ from hookgate.builtin_plugins.inventory.sources import (
     skill_record,
 )
 from hookgate.builtin_plugins.inventory.sources.files import Home, SkillFile, Skills, projects_of
-from hookgate.builtin_plugins.inventory.writing import Edit, toml_text
-from hookgate.builtin_plugins.inventory.writing.transcoder import transcode
+from hookgate.kit.modules import on_demand
 from hookgate.settings import locate
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.inventory import writing
+    from hookgate.builtin_plugins.inventory.writing import Edit, toml_text, transcoder
+else:
+    # Few gateways change what Codex has.
+    _WRITING = "hookgate.builtin_plugins.inventory.writing"
+    writing, toml_text, transcoder = (
+        on_demand(f"{_WRITING}{name}") for name in ("", ".toml_text", ".transcoder")
+    )
 
 CONFIG = "config.toml"
 LOCAL = ".codex/config.toml"
@@ -95,7 +104,7 @@ class CodexSource:
         path = (SERVERS, record.source_key, "enabled")
         edit = _switched_on if change.action == "enable" else _switched_off
         root = Home(self._home).root
-        transcode(record, change.action, root, CONFIG, lambda text: edit(text, path))
+        transcoder.transcode(record, change.action, root, CONFIG, lambda text: edit(text, path))
         return self._find(record.id)
 
     def _find(self, record_id: str) -> CapabilityRecord:
@@ -122,21 +131,21 @@ class CodexSource:
                     f"Codex has an MCP server called {install.key!r} already",
                     action="give it another name, or take that one out by `codex mcp remove`",
                 )
-            return Edit(path, server)
+            return writing.Edit(path, server)
 
-        transcode(record, "enable", home.root, CONFIG, decide)
+        transcoder.transcode(record, "enable", home.root, CONFIG, decide)
         return self._find(record.id)
 
 
 def _switched_off(text: str, path: tuple[str, ...]) -> Edit | None:
-    return Edit(path, value=False, note=NOTE)
+    return writing.Edit(path, value=False, note=NOTE)
 
 
 def _switched_on(text: str, path: tuple[str, ...]) -> Edit | None:
     """Return what makes a file again what it was before a server was switched off in it."""
     if toml_text.noted(text, path, NOTE):
-        return Edit(path, gone=True)
-    return Edit(path, value=True) if path in locate(text) else None
+        return writing.Edit(path, gone=True)
+    return writing.Edit(path, value=True) if path in locate(text) else None
 
 
 def _server(install: CapabilityInstall) -> dict[str, Any]:

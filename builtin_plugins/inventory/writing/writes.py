@@ -26,7 +26,7 @@ from hookgate import (
     WireError,
 )
 from hookgate.builtin_plugins.inventory.multiplexer import Multiplexer
-from hookgate.builtin_plugins.inventory.record import CapabilityRecord, parse_id, refusal
+from hookgate.builtin_plugins.inventory.record import REFUSED, CapabilityRecord, parse_id, refusal
 from hookgate.builtin_plugins.inventory.sources import (
     Action,
     CapabilityChange,
@@ -171,9 +171,6 @@ def _found(rule: str, note: str) -> Finding:
 # -- writes ----------------------------------------------------------------------
 
 # Changes: who may make which, what an install has to pass, and what the audit hears of it.
-
-REFUSED = "install_refused"
-"""The code of `InstallRefusedError`: HTTP 422."""
 
 KIND = "inventory_write"
 """What the audit calls the rows of changes."""

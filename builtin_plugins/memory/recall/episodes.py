@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection
 
@@ -15,10 +15,17 @@ from hookgate import Conversations, Embedder, EmbeddingError, Said, Store
 from hookgate.builtin_plugins.memory.domain import Hit, Scope, Utterance, check_scope
 from hookgate.builtin_plugins.memory.recall import turns as rows
 from hookgate.builtin_plugins.memory.recall.index import NONE, Floats, Indexes, TurnIndex, to_bytes
-from hookgate.builtin_plugins.memory.recall.query import Query, read_query, speakers_in
-from hookgate.builtin_plugins.memory.recall.ranker import rank
 from hookgate.builtin_plugins.memory.recall.words import fold
+from hookgate.kit.modules import on_demand
 from hookgate.kit.vectors import small_talk
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.memory.recall import query as asking
+    from hookgate.builtin_plugins.memory.recall import ranker
+    from hookgate.builtin_plugins.memory.recall.query import Query
+else:
+    asking = on_demand("hookgate.builtin_plugins.memory.recall.query")
+    ranker = on_demand("hookgate.builtin_plugins.memory.recall.ranker")
 
 T = TypeVar("T")
 
@@ -395,7 +402,7 @@ class Episodes:
             if self._note_current(changed, moment):
                 changed = []
         speakers = list(dict.fromkeys(one for index in indexes for one in index.speakers))
-        asked = read_query(query, self._now(), speakers)
+        asked = asking.read_query(query, self._now(), speakers)
         may = bool(changed) or any(
             index.answers(asked.words, without, near=embedder is not None) for index in indexes
         )
@@ -406,7 +413,9 @@ class Episodes:
         wanted = await self._with_vectors(asked, query, speakers)
         chatter = None if floor is None else self._chatter.get(fingerprint)
         asks = floor is not None
-        best = partial(rank, limit=limit, as_of=as_of, chatter=chatter, answers=asks, worth=worth)
+        best = partial(
+            ranker.rank, limit=limit, as_of=as_of, chatter=chatter, answers=asks, worth=worth
+        )
 
         def work(connection: Connection) -> list[Hit]:
             with _brought_up(connection, indexes, changed, fingerprint):
@@ -468,7 +477,7 @@ class Episodes:
         folded = fold(query)
         try:
             vector = await embedder.embed_query(query)
-            named = speakers_in(asked.text, speakers)
+            named = asking.speakers_in(asked.text, speakers)
             names = [name for name in named if fold(name) in folded][:MAX_NAMES]
             return asked.with_vectors(
                 vector, tuple([await embedder.embed_query(name) for name in names])

@@ -13,7 +13,6 @@ from hookgate import (
     POSITIONAL,
     Invocation,
     NotAllowedError,
-    OperationModel,
     SessionKey,
     StoreError,
     Turn,
@@ -36,92 +35,16 @@ from hookgate.builtin_plugins.metering.limits import (
     window_id,
 )
 from hookgate.builtin_plugins.metering.settings import NAME, Budget, BudgetSettings, Scope
+from hookgate.kit.modules import on_demand
 from hookgate.ports import RateLeft
 
 if TYPE_CHECKING:
+    from hookgate.builtin_plugins.metering.operations import budget_models
+else:
+    budget_models = on_demand("hookgate.builtin_plugins.metering.operations.budget_models")
+
+if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.budgets.engine import Budgets
-
-
-class Amounts(OperationModel):
-    """How far one budget is used for one of those that it is for."""
-
-    key: str
-    """Names the counter: NAME.UNIT/SCOPE:SUBJECT/WINDOW."""
-    used: str
-    """What was charged."""
-    held: str
-    """What calls hold that run at this gateway."""
-    limit: str
-    """The most, with what it was raised by."""
-
-
-class CounterRow(Amounts):
-    """A counter that is used."""
-
-    leased: str
-    """What gateways have leased for calls that run and for the next ones."""
-    share: float
-    """Used, of the limit, from 0."""
-
-
-class BudgetRow(OperationModel):
-    """A budget or a limit, and how far it is used."""
-
-    name: str
-    scope: str
-    of: str
-    window: str
-    limit: str
-    over: str
-    """What becomes of a call that does not fit."""
-    source: str
-    """``settings``, or ``operator`` where it was set while the gateway ran."""
-    counters: list[CounterRow]
-    """Those that are used in this window; the fullest first."""
-    used: int
-    """How many there are, with those that are not shown."""
-    full: int
-    """How many of these have nothing left."""
-
-
-class BudgetRows(OperationModel):
-    """The budgets and limits that hold now."""
-
-    budgets: list[BudgetRow]
-    paused: dict[str, str]
-    """Sessions that are paused, and why."""
-
-
-class ExplainParams(OperationModel):
-    """Whose call it would be; what is left out is not looked at."""
-
-    session: str = ""
-    """A session's key: it says the agent, channel and account as well."""
-    agent: str = ""
-    channel: str = ""
-    account: str = ""
-    """As CHANNEL:ACCOUNT; each is written as in the key of a session."""
-    key: str = ""
-    """The key, or the id of the principal where there is none."""
-    tool: str = ""
-    plugin: str = ""
-    heartbeat: str = ""
-
-
-class ExplainRow(Amounts):
-    """A budget or limit that the call would fall under."""
-
-    left: str
-    says: str
-    """What it means for the next call, in words."""
-
-
-class BudgetsExplained(OperationModel):
-    """What holds for such a call, the tightest first."""
-
-    budgets: list[ExplainRow]
-    paused: str
-    """Why the session is paused; "" where it is not."""
 
 
 class SetParams(Budget):
@@ -131,16 +54,7 @@ class SetParams(Budget):
     """Its name. One of the settings that has it counts no more."""
 
 
-class Changed(OperationModel):
-    """What holds now."""
-
-    budgets: list[str]
-    """The names of all budgets."""
-    done: str
-    """What was changed, in words."""
-
-
-def _whose(params: ExplainParams) -> dict[Scope, str]:
+def _whose(params: budget_models.ExplainParams) -> dict[Scope, str]:
     """Return whose call is meant, by scope."""
     whose: dict[Scope, str] = {"global": "*"}
     if params.session:
@@ -185,7 +99,7 @@ class _Wanted(NamedTuple):
     share: float
     limit: int
 
-    def of(self, counters: Iterable[CounterRow]) -> list[CounterRow]:
+    def of(self, counters: Iterable[budget_models.CounterRow]) -> list[budget_models.CounterRow]:
         """Return those, the fullest first."""
         found = [
             one
@@ -213,7 +127,7 @@ class BudgetOperations:
         subject: Annotated[str, Field(max_length=400)] = "",
         share: Annotated[float, Field(ge=0)] = 0.0,
         limit: Annotated[int, Field(ge=1, le=10_000)] = 10,
-    ) -> BudgetRows:
+    ) -> budget_models.BudgetRows:
         """Show the budgets and limits, and how far each is used: the fullest first.
 
         Args:
@@ -234,7 +148,7 @@ class BudgetOperations:
         windows = {window_id(rule.window, now, "") for rule in rules} - {"turn:"}
         standings = await self._open.standings(windows) if windows else {}
         wanted = _Wanted(subject.casefold(), share, limit)
-        return BudgetRows(
+        return budget_models.BudgetRows(
             budgets=[self._row(rule, standings, now, wanted) for rule in rules],
             paused=dict(self._ruling.set.paused),
         )
@@ -289,11 +203,11 @@ class BudgetOperations:
         standings: Mapping[str, CounterStanding],
         now: datetime,
         wanted: _Wanted,
-    ) -> BudgetRow:
+    ) -> budget_models.BudgetRow:
         # A budget that was set anew may have had another scope or window.
         own = {key: one for key, one in standings.items() if counts_in(rule, key, now)}
         counters = [self._counter(rule, key, one) for key, one in own.items()]
-        return BudgetRow.of_record(
+        return budget_models.BudgetRow.of_record(
             rule,
             window={"minute": "a minute", "now": "at one time"}.get(rule.window, rule.window),
             limit=amount_text(rule.limit, rule.unit),
@@ -303,9 +217,9 @@ class BudgetOperations:
             full=sum(one.share >= 1 for one in counters),
         )
 
-    def _counter(self, rule: LimitRule, key: str, one: CounterStanding) -> CounterRow:
+    def _counter(self, rule: LimitRule, key: str, one: CounterStanding) -> budget_models.CounterRow:
         used, limit = self._used(rule, key, one)
-        return CounterRow(
+        return budget_models.CounterRow(
             **_amounts(rule, key, used, limit, one),
             leased=amount_text(one.leased, rule.unit, name=False),
             share=round(used / limit, 4) if limit else 1.0,
@@ -316,7 +230,9 @@ class BudgetOperations:
         return one.settled + one.lost, rule.limit + self._ruling.raised(key)
 
     @operation("budgets.explain")
-    async def explain(self, invocation: Invocation, params: ExplainParams) -> BudgetsExplained:
+    async def explain(
+        self, invocation: Invocation, params: budget_models.ExplainParams
+    ) -> budget_models.BudgetsExplained:
         """Say which budgets a call would fall under, and what is left of each."""
         self._allowed(invocation)
         whose = _whose(params)
@@ -327,14 +243,14 @@ class BudgetOperations:
             (self._explained(rule, key, standings[key], now) for rule, key in found),
             key=lambda pair: pair[0],
         )
-        return BudgetsExplained(
+        return budget_models.BudgetsExplained(
             budgets=[row for _, row in rows],
             paused=self._ruling.set.paused.get(params.session, ""),
         )
 
     def _explained(
         self, rule: LimitRule, key: str, one: CounterStanding, now: datetime
-    ) -> tuple[float, ExplainRow]:
+    ) -> tuple[float, budget_models.ExplainRow]:
         used, limit = self._used(rule, key, one)
         left = max(limit - used - one.held, 0)
         then = {
@@ -346,14 +262,14 @@ class BudgetOperations:
             then = f"each turn begins anew; {then}"
         elif (seconds := until(rule.window, now)) is not None:
             then = f"{then}; it begins anew in {timedelta(seconds=int(seconds))} h"
-        return left / limit if limit else 0.0, ExplainRow(
+        return left / limit if limit else 0.0, budget_models.ExplainRow(
             **_amounts(rule, key, used, limit, one),
             left=amount_text(left, rule.unit, name=False),
             says=then,
         )
 
     @operation("budgets.set", scope="operate")
-    async def set(self, invocation: Invocation, params: SetParams) -> Changed:
+    async def set(self, invocation: Invocation, params: SetParams) -> budget_models.Changed:
         """Set a budget for all gateways on the store, until it is removed."""
         try:
             budget = BudgetSettings.model_validate(params.model_dump(exclude={"name"}))
@@ -370,7 +286,7 @@ class BudgetOperations:
         return await self._changed(invocation, change, f"budget {params.name} is set", what)
 
     @operation("budgets.remove", scope="operate")
-    async def remove(self, invocation: Invocation, name: str) -> Changed:
+    async def remove(self, invocation: Invocation, name: str) -> budget_models.Changed:
         """Let a budget hold no more, one of the settings too.
 
         Args:
@@ -398,7 +314,7 @@ class BudgetOperations:
         invocation: Invocation,
         key: str,
         more: Annotated[Decimal, Field(gt=0, le=10**15)],
-    ) -> Changed:
+    ) -> budget_models.Changed:
         """Raise one counter until its window is over.
 
         Args:
@@ -431,7 +347,7 @@ class BudgetOperations:
         return made
 
     @operation("budgets.resume", scope="operate")
-    async def resume(self, invocation: Invocation, session: str) -> Changed:
+    async def resume(self, invocation: Invocation, session: str) -> budget_models.Changed:
         """Let a session that was paused go on.
 
         Args:
@@ -450,12 +366,12 @@ class BudgetOperations:
 
     async def _changed(
         self, invocation: Invocation, change: Any, done: str, what: Mapping[str, Any]
-    ) -> Changed:
+    ) -> budget_models.Changed:
         await self._ruling.change(change)
         await invocation.host.record(
             "budgets_changed", **{"by": invocation.principal.id, "done": done, **what}
         )
-        return Changed(budgets=sorted(self._ruling.budgets), done=done)
+        return budget_models.Changed(budgets=sorted(self._ruling.budgets), done=done)
 
     @property
     def _open(self) -> Budgets:

@@ -11,12 +11,12 @@ from typing import Final, Literal, TypeAlias
 
 from hookgate import Acceptance, HookgateError, Subject
 from hookgate.builtin_plugins.wasm.packages.folders import (
+    MANIFEST,
     Package,
     PackageError,
     found_below,
     read_package,
 )
-from hookgate.builtin_plugins.wasm.packages.manifest import MANIFEST
 from hookgate.kit.content.files import write_whole
 
 FORMAT: Final = "hookgate-wasm-accepted-1"

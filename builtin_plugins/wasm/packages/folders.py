@@ -15,14 +15,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hookgate import ConfigError, HookgateError, Host, Problem, Tool
-from hookgate.builtin_plugins.wasm.packages.manifest import MANIFEST, Manifest, parse_manifest
 from hookgate.builtin_plugins.wasm.settings import WasmSettings
 from hookgate.kit.content.files import MANIFEST_BYTES, inside, read_bytes, read_text, write_whole
+from hookgate.kit.modules import on_demand
 from hookgate.tasks import stop
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.guests import Guests, LoadedPlugin
+    from hookgate.builtin_plugins.wasm.packages import manifest as manifests
+    from hookgate.builtin_plugins.wasm.packages.manifest import Manifest
     from hookgate.builtin_plugins.wasm.service import SandboxPlugin
+else:
+    manifests = on_demand("hookgate.builtin_plugins.wasm.packages.manifest")
+
+MANIFEST: Final = "hookgate-plugin.toml"
+"""The manifest's name in a plugin's folder."""
 
 MOST_FOLDERS: Final = 256
 """Plugin folders below one folder of the settings; the others are left out, and that is told."""
@@ -79,7 +86,7 @@ def read_package(folder: Path, *, max_bytes: int) -> Package:
     place = folder / MANIFEST
     text, _ = read_text(inside(folder, MANIFEST, file=place), max_bytes=MANIFEST_BYTES)
     try:
-        manifest = parse_manifest(text, str(place))
+        manifest = manifests.parse_manifest(text, str(place))
     except ConfigError as error:
         # No settings of the gateway: who reads them would look in the wrong file.
         raise PackageError(str(error)) from error
@@ -154,7 +161,7 @@ def lacking(folders: Iterable[Path], host: Host) -> list[Problem]:
     for place in (*named, *installed):
         try:
             text, _ = read_text(place, max_bytes=MANIFEST_BYTES)
-            manifest = parse_manifest(text, str(place))
+            manifest = manifests.parse_manifest(text, str(place))
         except HookgateError:
             continue  # what is wrong with a folder is told where it is loaded
         for grant in manifest.granted.secrets:

@@ -20,9 +20,6 @@ from hookgate.catalogue import EXAMPLE_CHARS, EXAMPLES
 from hookgate.kit.content.documents import ArgumentsSchema, parse_toml, read
 from hookgate.kit.content.problems import ContentError
 
-MANIFEST: Final = "hookgate-plugin.toml"
-"""The manifest's name in a plugin's folder."""
-
 NAME: Final = r"^[a-z][a-z0-9_-]{0,63}$"
 MODULE = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\.wasm$"
 MOST_TOOLS = 64

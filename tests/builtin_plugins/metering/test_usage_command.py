@@ -15,11 +15,8 @@ from tests.builtin_plugins.turns import make_host
 from hookgate.builtin_plugins.metering import views
 from hookgate.builtin_plugins.metering.calls import CALL, INSTRUMENTS, REFUSED, call_fields
 from hookgate.builtin_plugins.metering.ledger import Ledger, Reports
-from hookgate.builtin_plugins.metering.operations.usage import (
-    CallOperations,
-    UsageOperations,
-    UsageParams,
-)
+from hookgate.builtin_plugins.metering.operations.usage import CallOperations, UsageOperations
+from hookgate.builtin_plugins.metering.operations.usage_models import UsageParams
 from hookgate.builtin_plugins.telemetry.records import Instruments
 from hookgate.core.domain.events import MetricRecord
 from hookgate.core.domain.turn import Claim, Principal

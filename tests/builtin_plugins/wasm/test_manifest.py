@@ -12,9 +12,8 @@ from tests.builtin_plugins.wasm.folders import write_plugin
 from tests.support.examples import examples
 
 from hookgate.builtin_plugins.wasm.engine.limits import Limits
-from hookgate.builtin_plugins.wasm.packages.folders import lacking
+from hookgate.builtin_plugins.wasm.packages.folders import MANIFEST, lacking
 from hookgate.builtin_plugins.wasm.packages.manifest import (
-    MANIFEST,
     Manifest,
     parse_manifest,
     within,

@@ -15,7 +15,8 @@ import pytest
 from hookgate.builtin_plugins.wasm.engine.calls import HostFunction
 from hookgate.builtin_plugins.wasm.engine.limits import Limits
 from hookgate.builtin_plugins.wasm.engine.sandbox import Guest, Sandbox
-from hookgate.builtin_plugins.wasm.packages.manifest import MANIFEST, Manifest, parse_manifest
+from hookgate.builtin_plugins.wasm.packages.folders import MANIFEST
+from hookgate.builtin_plugins.wasm.packages.manifest import Manifest, parse_manifest
 
 ROOT = Path(__file__).parents[4]
 FOLDERS = {path.parent.name: path.parent for path in ROOT.glob(f"examples/guests/*/{MANIFEST}")}

@@ -12,7 +12,7 @@ from hookgate.builtin_plugins.wasm.engine.limits import Limits
 from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
 from hookgate.builtin_plugins.wasm.kits import Kind, Language
 from hookgate.builtin_plugins.wasm.kits.scaffold import create
-from hookgate.builtin_plugins.wasm.packages.manifest import MANIFEST
+from hookgate.builtin_plugins.wasm.packages.folders import MANIFEST
 from hookgate.cli.app import app
 from hookgate.core.domain.errors import ContentError, StartError
 
