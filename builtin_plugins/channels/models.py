@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from hookgate import (
     OperationModel,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 class ChannelRow(OperationModel):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from hookgate import OperationModel
-
-if TYPE_CHECKING:
-    pass
 from hookgate.builtin_plugins.dashboard.turns import TurnOutline, TurnSummary
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field, field_validator
 
@@ -13,9 +13,6 @@ from hookgate.builtin_plugins.discovery.index.graph import Edge
 from hookgate.builtin_plugins.discovery.show.entries import Tier
 from hookgate.catalogue import KIND_PATTERN, KINDS
 from hookgate.settings import nearest
-
-if TYPE_CHECKING:
-    pass
 
 
 class CapabilityListParams(OperationModel):

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pydantic import Field, model_validator
 
 from hookgate import OperationModel
-
-if TYPE_CHECKING:
-    pass
 
 
 class ExamplesParams(OperationModel):

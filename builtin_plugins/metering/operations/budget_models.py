@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hookgate import (
     OperationModel,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 class Amounts(OperationModel):
