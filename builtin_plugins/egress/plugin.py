@@ -35,11 +35,16 @@ class Plugin:
 
         egress = CheckedEgress(self.settings, denied=denied)
         host.provide(EGRESS, egress)
-        host.spawn(_read_ahead(egress), name="read the certificate authorities")
+        host.spawn(_once_started(host, egress), name="read the certificate authorities")
         try:
             yield
         finally:
             await egress.close()
+
+
+async def _once_started(host: Host, egress: CheckedEgress) -> None:
+    await host.started()
+    await _read_ahead(egress)
 
 
 async def _read_ahead(egress: CheckedEgress) -> None:
