@@ -20,7 +20,7 @@ from hookgate.core.settings.schema import Settings
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted(
     path
-    for folder in (ROOT, ROOT / "docs", ROOT / "docs" / "plugins", *(ROOT / "examples").glob("*"))
+    for folder in (ROOT, ROOT / "docs", *(ROOT / "docs").glob("*/"), *(ROOT / "examples").glob("*"))
     for path in folder.glob("*.md")
 )
 TEXT = {path: path.read_text(encoding="utf-8") for path in DOCUMENTS}
@@ -122,6 +122,19 @@ def test_settings_in_the_documents_are_valid(
 @pytest.mark.parametrize(("where", "block"), MANIFESTS, ids=[row[0] for row in MANIFESTS])
 def test_manifests_of_the_sandbox_in_the_documents_are_valid(where: str, block: str) -> None:
     assert parse_manifest(block, where).name
+
+
+IMPORTS = re.compile(r"^from hookgate[\w.]* import (?:\([^)]*\)|[^(\n]+)$", re.MULTILINE)
+
+
+def test_what_the_documents_import_is_there() -> None:
+    found = [(where, line) for where, block in blocks("python") for line in IMPORTS.findall(block)]
+    assert len(found) > 50
+    for where, line in found:
+        try:
+            exec(line, {})
+        except ImportError as missing:
+            pytest.fail(f"{where}: {missing}")
 
 
 def test_the_plugin_in_the_readme_is_accepted() -> None:
