@@ -177,7 +177,7 @@ async def test_an_agents_turn_that_nobody_comes_back_for_ends(
         await read_by(runs, 1)
         await slow.asked.wait()
         first.cancel()
-        await slow.left.wait()
+        assert await slow.left.wait()
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ class Heartbeat:
 
 
 def waited(beside: str | None = None) -> float:
-    """Return for how many seconds this thread, and those `beside` it, were ready without a processor."""
+    """Return for how many seconds this thread, and those `beside` it, had no processor."""
     threads = [threading.current_thread()]
     if beside is not None:
         threads += [one for one in threading.enumerate() if one.name.startswith(beside)]

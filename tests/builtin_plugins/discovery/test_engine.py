@@ -543,6 +543,7 @@ async def test_closing_does_not_wait_for_an_embedder_that_hangs() -> None:
     await asyncio.sleep(0)
     await made.engine.close()
     await made.engine.close()
+    assert not made.model.gate.is_set()
 
 
 # -- what may be shown ---------------------------------------------------------------

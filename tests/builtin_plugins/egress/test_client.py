@@ -690,7 +690,7 @@ async def test_leaving_a_stream_half_way_closes_its_connection(
     async with egress_of().client([here(server)], name="test") as client:
         async with client.stream("GET", here(server, "/")) as response:
             await anext(aiter(response.aiter_raw()))
-        await server.closed.wait()
+        assert await server.closed.wait()
 
 
 async def test_cancelling_a_request_closes_its_connection(

@@ -78,7 +78,7 @@ async def test_a_gateway_that_never_rests_knows_small_talk(
         monkeypatch.setattr(Keeper, "follow", learned)
         monkeypatch.setattr(type(host), "running", lambda _: ["a turn"])
         running = asyncio.create_task(keeper.run())
-        await known.wait()
+        assert await known.wait()
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running
