@@ -63,6 +63,9 @@ SECRETS_SECONDS = 4.0
 GATHER_SECONDS = 0.05
 """So long records of figures wait for those that come behind them."""
 
+READING_PAUSE = 0.02
+"""Seconds between two operations that are read behind a start, so that a first turn goes before."""
+
 LOOK_SECONDS = 1.0
 """So often it is looked whether a soul's file has changed."""
 
@@ -204,12 +207,15 @@ class Runtime:
 
     async def _read_operations_later(self) -> None:
         await self.host.started()
-        await self.read_operations()
+        await self.read_operations(pause=READING_PAUSE)
 
-    async def read_operations(self) -> None:
+    async def read_operations(self, *, pause: float = 0.0) -> None:
         """Read what operations take and return, which their first caller would wait for otherwise.
 
         An operation of which that cannot be read answers nobody, and `status` says why.
+
+        Args:
+            pause: Seconds between two of them, in which others get the event loop.
         """
         for operation in tuple(self.host.operations.values()):
             try:
@@ -218,7 +224,7 @@ class Runtime:
             except StartError as error:
                 part = f"operation {operation.name} of {operation.plugin}"
                 self.host.standing(part).bad(str(error))
-            await asyncio.sleep(0)
+            await asyncio.sleep(pause)
 
     async def drain(self, seconds: float | None = None) -> None:
         """Take no new messages; let turns finish, and cancel them after `seconds`.
