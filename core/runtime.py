@@ -200,7 +200,6 @@ class Runtime:
         await self._follow_souls(self.settings)
         if not host.for_command:
             host.spawn(self._follow_secrets(), name="secrets")
-        if not host.for_command:
             host.spawn(self._read_operations_later(), name="operations")
         if not self._listens:
             host.say_started()
