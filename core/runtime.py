@@ -66,6 +66,9 @@ GATHER_SECONDS = 0.05
 READING_PAUSE = 0.02
 """Seconds between two operations that are read behind a start, so that a first turn goes before."""
 
+OPERATIONS_TASK = "operations"
+"""Names the background work that reads them."""
+
 LOOK_SECONDS = 1.0
 """So often it is looked whether a soul's file has changed."""
 
@@ -200,7 +203,7 @@ class Runtime:
         await self._follow_souls(self.settings)
         if not host.for_command:
             host.spawn(self._follow_secrets(), name="secrets")
-            host.spawn(self._read_operations_later(), name="operations")
+            host.spawn(self._read_operations_later(), name=OPERATIONS_TASK)
         if not self._listens:
             host.say_started()
 

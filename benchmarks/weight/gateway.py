@@ -247,6 +247,7 @@ async def run(meter: Meter, settings: dict[str, Any]) -> None:
     """Run the gateway until this process is ended."""
     from hookgate import Gateway, Settings
     from hookgate.core.gateway.serve import listen
+    from hookgate.core.runtime import OPERATIONS_TASK
 
     loop = asyncio.get_running_loop()
     assert isinstance(loop, Loop)
@@ -259,6 +260,9 @@ async def run(meter: Meter, settings: dict[str, Any]) -> None:
     }
     plugins: Sequence[object] = [plugin_of(Clock(loop))]
     async with Gateway(Settings.model_validate(settings), plugins=plugins) as gate, listen(gate):
+        # What a start puts off is no part of a turn, and its pauses would fall between turns.
+        put_off = [task for task in asyncio.all_tasks() if task.get_name() == OPERATIONS_TASK]
+        await asyncio.gather(*put_off)
         obey = partial(_obey, loop, commands)
         threading.Thread(target=obey, name="commands", daemon=True).start()
         await asyncio.Event().wait()
