@@ -12,7 +12,16 @@ from typing import Any
 import pytest
 from tests.support.script import gateway, until
 
-from hookgate import Empty, Host, Invocation, Operation, StartError, operation, operations_of
+from hookgate import (
+    Empty,
+    Host,
+    Invocation,
+    Operation,
+    Settings,
+    StartError,
+    operation,
+    operations_of,
+)
 from hookgate.core.gateway.serve import serve
 from hookgate.gateway import Gateway
 from hookgate.hookspecs import hookimpl
@@ -109,7 +118,10 @@ async def test_an_operation_that_cannot_be_read_is_told_and_no_other_suffers() -
 
 @pytest.mark.usefixtures("bulbs")
 async def test_operations_are_read_once_the_gateway_listens() -> None:
-    gate = Gateway(builtin=(), plugins=[Brings()], listens=True)
+    settings = Settings.model_validate(
+        {"gateway": {"port": 0, "limits": {"drain_wait_seconds": 0}}}
+    )
+    gate = Gateway(settings, builtin=(), plugins=[Brings()], listens=True)
     stop, before = asyncio.Event(), []
     async with gate:
         await asyncio.sleep(0)

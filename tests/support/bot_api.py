@@ -303,7 +303,8 @@ async def bot_api() -> AsyncIterator[BotApi]:
     api = BotApi()
     app = web.Application()
     app.router.add_route("*", "/bot{token}/{method}", api.serve)
-    runner = web.AppRunner(app)
+    # A poll ends with its client: the end of the platform would wait for it.
+    runner = web.AppRunner(app, handler_cancellation=True)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
