@@ -58,6 +58,8 @@ def _origin(text: str) -> str:
 def _distinct(named: dict[str, Any]) -> dict[str, Any]:
     known: dict[str, str] = {}
     for name in named:
+        if not name.strip():
+            raise ValueError(f"expected names of some letters, and found {name!r}")
         if (other := known.setdefault(identity(name), name)) != name:
             raise ValueError(
                 f"expected names that differ by more than case or width, and found {name!r} "

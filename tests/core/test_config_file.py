@@ -45,6 +45,14 @@ def test_names_that_read_alike_are_refused(tmp_path: Path, section: str, spellin
     assert "differ by more than case or width" in str(found)
 
 
+@pytest.mark.parametrize("section", ["agents", "gateway.tokens"])
+@pytest.mark.parametrize("name", ["", "  "])
+def test_nobody_is_named_nothing(tmp_path: Path, section: str, name: str) -> None:
+    value = 'model = "demo/demo"' if section == "agents" else f'digest = "{"0" * 64}"'
+    found = problem(tmp_path, f'[{section}."{name}"]\n{value}\n')
+    assert (found.key, repr(name) in str(found)) == (section, True)
+
+
 # -- which file ------------------------------------------------------------
 
 
