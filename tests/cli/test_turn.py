@@ -38,7 +38,7 @@ def test_a_turn_is_explained_end_to_end_in_a_process_of_its_own(hookgate: Comman
         env=hookgate.environ,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stderr

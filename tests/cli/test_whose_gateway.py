@@ -57,7 +57,7 @@ def fake(
 
     def serve(peer: socket.socket) -> None:
         with peer, suppress(OSError):
-            peer.settimeout(20)
+            peer.settimeout(120)
             answer(peer, made)
             while data := peer.recv(65_536):
                 made.heard += data
@@ -168,7 +168,7 @@ def test_a_relay_at_another_address_hears_no_secret(
 
     def relay(peer: socket.socket, made: Fake) -> None:
         with closing(socket.create_connection(("127.0.0.1", port))) as behind:
-            behind.settimeout(20)
+            behind.settimeout(120)
             request = peer.recv(65_536)
             made.heard += request
             # The gateway looks at the Host header: whoever relays rights that.

@@ -31,7 +31,7 @@ def run(request: pytest.FixtureRequest) -> Iterator[Run]:
 
 
 async def in_time(work: Coroutine[Any, Any, Any]) -> Any:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         return await work
 
 
@@ -324,7 +324,6 @@ def test_work_on_a_thread_has_its_limit_in_time_of_the_processor(run: Run) -> No
     run(main())
 
 
-@pytest.mark.timeout(30)
 @pytest.mark.parametrize("works", [True, False])
 def test_work_on_a_thread_that_does_not_end_is_left_alone(
     run: Run, works: bool, monkeypatch: pytest.MonkeyPatch
@@ -423,7 +422,7 @@ def test_a_longer_timeout_of_the_callers_does_not_disturb(run: Run) -> None:
 
     async def main() -> None:
         hooks = hooks_of(plugin(tag_turn=hangs), limit=SHORT)
-        async with asyncio.timeout(10) as outer:
+        async with asyncio.timeout(120) as outer:
             assert await hooks.each(hookspecs.tag_turn, TURN) == []
         assert not outer.expired()
 

@@ -153,7 +153,7 @@ class Client:
         await self.socket.send_str(json.dumps(frame))
         waiting = {"answer", "done"} if method == "chat.send" else {"answer"}
         while waiting:
-            message = await self.socket.receive(timeout=20)
+            message = await self.socket.receive(timeout=120)
             assert message.type is aiohttp.WSMsgType.TEXT, message
             self.seen.append(message.data)
             data = json.loads(message.data)

@@ -232,7 +232,7 @@ async def process(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Proces
     )
     note = folder / "home" / "gateway.json"
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while True:
                 assert running.returncode is None
                 if note.exists() and (found := json.loads(note.read_text())).get("pid") == (

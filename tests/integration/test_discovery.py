@@ -231,7 +231,7 @@ async def test_a_skill_that_appears_is_found_and_one_that_goes_is_not(home: Path
         ) as events:
 
             async def indexed(there: bool) -> None:
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(120):
                     async for _ in events:
                         if ("skill:sourdough" in gate.host.capabilities.view()) == there:
                             return

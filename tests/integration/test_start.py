@@ -61,7 +61,7 @@ def test_a_start_loads_what_it_needs_and_turns_load_nothing_on_the_event_loop(
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stderr

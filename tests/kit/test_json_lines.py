@@ -214,7 +214,7 @@ async def test_what_a_full_disk_did_not_take_is_written_by_itself_once_there_is_
     )
     for number in range(15):
         writer.add({"n": number})
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         said = [await told.get() for _ in range(5)]
     assert [one == "good" for one in said] == [False] * 4 + [True]
     writer.add({"n": 15})

@@ -200,7 +200,7 @@ async def settled(gate: Gateway) -> None:
     await gate.turns.after.drain()
 
 
-async def until(condition: Callable[[], bool], *, seconds: float = 20.0) -> None:
+async def until(condition: Callable[[], bool], *, seconds: float = 120.0) -> None:
     """Wait for `condition`, giving other tasks their turn; fail after `seconds`.
 
     What other tasks do comes about within some turns of the loop. What comes from a socket or

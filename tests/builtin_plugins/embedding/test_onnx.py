@@ -303,6 +303,6 @@ print(json.dumps(found))
 def test_numpy_is_whole_before_what_takes_it_by_its_c_interface() -> None:
     # Loaded by two threads at once, one of them part by part, it is broken for the whole process.
     said = subprocess.run(
-        [sys.executable, "-c", LOADING], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", LOADING], capture_output=True, text=True, check=True, timeout=240
     )
     assert json.loads(said.stdout) == {"tokenizers": True, "onnxruntime": True}

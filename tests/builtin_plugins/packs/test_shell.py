@@ -203,7 +203,7 @@ def _ran(script: list[str], folder: Path) -> list[list[str]]:
         cwd=folder,
         capture_output=True,
         check=False,
-        timeout=20,
+        timeout=240,
     )
     pieces = done.stdout.decode().split("\0")
     found = []
@@ -279,7 +279,7 @@ def _run(lines: list[str], folder: Path) -> list[list[list[str]]]:
         cwd=folder,
         capture_output=True,
         check=True,
-        timeout=60,
+        timeout=240,
     )
     found: list[list[list[str]]] = [[]]
     for piece in (folder / "ran").read_text(encoding="utf-8").split("\0")[:-1]:

@@ -31,8 +31,9 @@ ASKED = request(user("hello"))
 TRANSCRIPTS = {"openai": OPENAI, "anthropic": ANTHROPIC}
 STREAMS = {kind: sse(*events) for kind, events in TRANSCRIPTS.items()}
 KINDS = sorted(STREAMS)
-LIMIT = 20.0
-"""Seconds by which every fault must have become an error. Limits below are far shorter."""
+LIMIT = 50.0
+"""Seconds by which every fault must have become an error. Limits below are far shorter, the
+default ones longer."""
 
 
 async def ask(provider: RemoteProvider) -> list[ModelEvent]:

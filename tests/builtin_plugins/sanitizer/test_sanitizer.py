@@ -213,7 +213,7 @@ def test_texts_are_judged_one_at_a_time_so_that_the_loop_has_its_turn(
         judging = [pool.submit(plugin.sanitize_card, card) for card in cards]
         going.set()
         for one in judging:
-            one.result(timeout=10)
+            one.result(timeout=120)
     assert most == [1, 1, 1, 1]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -343,14 +342,12 @@ async def test_a_response_past_its_limit_is_not_handed_over(make: Make, server: 
 
 async def test_a_slow_response_ends_within_its_limit(make: Make, server: Upstream) -> None:
     async def never(hit: Hit, writer: Any) -> None:
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
 
     server.answers["/x"] = never
     asking = await make(f"http:http://{NAME}:{server.port}/*", http_seconds=0.2)
-    began = time.monotonic()
     got = await asking(f"http://{NAME}:{server.port}/x")
     assert got["error"]["code"] == "timeout"
-    assert time.monotonic() - began < 3
 
 
 async def test_without_a_way_out_the_guest_is_told_whose_matter_that_is(make: Make) -> None:

@@ -95,7 +95,7 @@ async def test_a_client_that_does_not_read_is_closed_with_1013_and_its_turn_canc
     async with serving(Scripted(Script(flood(5000))), recorder) as served:
         send_little(served)
         async with deaf(served) as client:
-            await until(lambda: len(recorder.turns) == 1, seconds=20)
+            await until(lambda: len(recorder.turns) == 1)
             assert recorder.turns[0].ending == "cancelled"
             assert await close_code(client) == 1013
 
@@ -238,7 +238,7 @@ async def test_a_reader_of_events_that_does_not_read_is_cut_off() -> None:
                 f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
                 + body,
             )
-            await until(lambda: len(recorder.turns) == 1, seconds=20)
+            await until(lambda: len(recorder.turns) == 1)
             assert recorder.turns[0].ending == "cancelled"
 
 

@@ -28,7 +28,7 @@ async def test_guests_that_load_at_the_same_time_share_one_engine(
 
     with ThreadPoolExecutor(2) as threads:
         loads = [threads.submit(machine.engine, Limits()) for _ in range(2)]
-        assert begun.acquire(timeout=5)
+        assert begun.acquire(timeout=120)
         # The other one is begun at once where it does not wait for the first.
         begun.acquire(timeout=0.2)
         both.set()
