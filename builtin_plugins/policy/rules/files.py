@@ -97,6 +97,13 @@ def read_text_of_rules(text: str, file: str) -> DocumentReading[Rule]:
     problems = tuple(told_of(reading, "rule", reading.problems))
     if reading.document is None or not reading.found:
         return DocumentReading(problems=problems)
+    empty = [
+        reading.document.problem(place, "nothing", "a value, or no such key: without it all fit")
+        for number, rule in enumerate(reading.document.value["rules"])
+        for place in _left_empty(rule, "rules", number)
+    ]
+    if empty:
+        return DocumentReading(problems=(*problems, *told_of(reading, "rule", empty)))
     rules, silent = [], []
     for number, rule in enumerate(reading.found[0].rules):
         place = ("rules", number)
@@ -111,6 +118,18 @@ def read_text_of_rules(text: str, file: str) -> DocumentReading[Rule]:
             )
     problems += tuple(told_of(reading, "rule", silent))
     return DocumentReading(found=tuple(rules), problems=problems)
+
+
+def _left_empty(value: Any, *place: str | int) -> Iterator[tuple[str | int, ...]]:
+    """Yield where a key has no value, or an empty list.
+
+    Read as if the key were not there, a rule that allows something to nobody would allow it to all.
+    """
+    if value is None or value == []:
+        yield place
+    inner = value.items() if isinstance(value, dict) else ()
+    for key, one in enumerate(value) if isinstance(value, list) else inner:
+        yield from _left_empty(one, *place, key)
 
 
 def told_of(
