@@ -113,8 +113,8 @@ class TurnOperations:
             failed=endings["failed"],
             refused=endings["refused"],
             cancelled=endings["cancelled"],
-            median_ms=round(took[(len(took) - 1) // 2], 1),
-            p95_ms=round(took[math.ceil(0.95 * len(took)) - 1], 1),
+            median_ms=_tenths(took[(len(took) - 1) // 2]),
+            p95_ms=_tenths(took[math.ceil(0.95 * len(took)) - 1]),
         )
 
     @operation("turn.show", command="turns show")
@@ -179,7 +179,12 @@ def _fits(turn: KeptTurn, params: models.TurnListParams) -> bool:
 def _read(turn: KeptTurn) -> dict[str, Any]:
     """Return what a row shows otherwise than it is kept."""
     lists = {name: orjson.loads(getattr(turn, name)) for name in ("tools", "taint", "degraded")}
-    return {"session": turn.own, "milliseconds": round(turn.milliseconds, 1), **lists}
+    return {"session": turn.own, "milliseconds": _tenths(turn.milliseconds), **lists}
+
+
+def _tenths(milliseconds: float) -> float:
+    """Round down, so that who asks for turns that took as long as is said here finds this one."""
+    return math.floor(milliseconds * 10) / 10
 
 
 def _of_tree(turn: KeptTurn) -> models.TreeTurn:

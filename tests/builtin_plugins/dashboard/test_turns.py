@@ -41,6 +41,7 @@ from hookgate import (
 from hookgate.builtin_plugins.dashboard import keeper
 from hookgate.builtin_plugins.dashboard.plugin import Plugin
 from hookgate.clients import call_operation
+from hookgate.kit.testing.gateway import TurnedClock, started
 
 OWNER = Principal.owner()
 ANN = Principal(id="ann", scopes=frozenset(("chat", "read")), bindings=(Claim(peer="ann"),))
@@ -369,6 +370,27 @@ async def test_sums_say_how_the_last_minutes_went_to_whom_they_may() -> None:
         assert (sums.turns, sums.a_minute, sums.running, sums.failed) == (3, 0.3, 0, 0)
         assert 0 < sums.median_ms <= sums.p95_ms
         assert (await ask(gate, "turn.sums", ANN)).turns == 2
+
+
+async def test_turns_are_found_by_how_long_they_are_said_to_have_taken(tmp_path: Path) -> None:
+    clock = TurnedClock()
+
+    class Slow:
+        name = "slow"
+
+        @hookimpl
+        def before_context_build(self, turn: Turn) -> None:
+            clock.turn(milliseconds=99.96)
+
+    model = Script(say("hello"))
+    around = ("control", "storage", "dashboard")
+    async with started(Slow(), home=tmp_path, model=model, clock=clock, only=around) as gate:
+        turn = await talk(gate)
+        sums = await ask(gate, "turn.sums")
+        (row,) = (await ask(gate, "turn.list")).turns
+        for took in (sums.median_ms, sums.p95_ms, row.milliseconds):
+            assert took == 99.9
+            assert await ids(gate, slower=took) == [turn.id]
 
 
 async def test_sums_are_the_same_once_turns_are_written(tmp_path: Path) -> None:

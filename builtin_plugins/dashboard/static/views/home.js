@@ -26,7 +26,7 @@ export function Home() {
       <${Tile} name="Turns now" value=${data.turns} to="#/turns" />
       ${sums ? html`<${Tile} name="Turns a minute" value=${sums.a_minute} to="#/turns" />
         <${Tile} name="Failed" value=${sums.failed} to="#/turns?ending=failed" kind=${sums.failed ? "bad" : ""} />
-        <${Tile} name="95 of 100 within" value=${`${Math.round(sums.p95_ms).toLocaleString("en")} ms`} to=${`#/turns?slower=${Math.floor(sums.p95_ms)}`} />` : null}
+        <${Tile} name="95 of 100 within" value=${`${Math.floor(sums.p95_ms).toLocaleString("en")} ms`} to=${`#/turns?slower=${Math.floor(sums.p95_ms)}`} />` : null}
       ${spent ? html`<${Tile} name="Spent today" value=${money(spent.cost_usd)} to="#/usage" />
         <${Tile} name="Calls today" value=${spent.calls} to=${`#/usage?since=${today}`} />` : null}
       <${Tile} name="Tools" value=${data.tools} to="#/capabilities" />

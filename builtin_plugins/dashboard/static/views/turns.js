@@ -45,7 +45,7 @@ function List() {
       columns=${[
         ["Turn", (row) => html`<a title=${row.id} href=${`#/turns/${encodeURIComponent(row.id)}`}><${Text} text=${short(row.id)} /></a>`],
         ["Began", (row) => html`<${Time} at=${row.started} />`],
-        ["ms", (row) => Math.round(row.milliseconds).toLocaleString("en"), "number"],
+        ["ms", (row) => Math.floor(row.milliseconds).toLocaleString("en"), "number"],
         ["Ending", (row) => html`<span class=${BAD.has(row.ending) ? "bad" : ""}><${Text} text=${row.code ? `${row.ending}: ${row.code}` : over(row) ? "ended" : row.ending} /></span>`],
         ["Agent", (row) => html`<${Text} text=${row.agent} />`],
         ["Session", (row) => html`<${Text} text=${row.session} />`],
