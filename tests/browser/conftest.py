@@ -28,7 +28,7 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update"),
 )
 AXE = Path(__file__).parents[2] / ".venv/browser/node_modules/axe-core/axe.min.js"
-WAIT = 20_000
+WAIT = 100_000
 
 
 @dataclass
