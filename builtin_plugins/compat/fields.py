@@ -253,9 +253,17 @@ class Fields:
             self.wrong(name, f"texts that are not empty, {MOST_STOPS} at most")
         return tuple(given)
 
-    def beyond(self, known: frozenset[str]) -> tuple[str, ...]:
-        """Return where the fields stand that are set, and are none of the known ones."""
-        names = (name for name, value in self.raw.items() if value is not None)
+    def beyond(
+        self, known: frozenset[str], neutral: Mapping[str, Any] | None = None
+    ) -> tuple[str, ...]:
+        """Return where the fields stand that are set, and are none of the known ones.
+
+        Args:
+            known: The fields that are passed over.
+            neutral: What fields ask for nothing with, which is as good as not set.
+        """
+        unset = neutral or {}
+        names = (name for name, value in self.raw.items() if value not in (None, unset.get(name)))
         return tuple(self.place(name) for name in names if name not in known)
 
 

@@ -49,6 +49,7 @@ from hookgate.builtin_plugins.providers.wire.protocol import (
     brought,
     cannot_carry,
     carried,
+    check_absent,
     malformed,
     merge_options,
     object_of,
@@ -117,15 +118,8 @@ CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 PAGES = {"web_search_result_location": "url", "search_result_location": "source"}
 """The kinds of citations that name a page of the web, and the field that has its address."""
 
-NO_FIELD = (
-    "seed",
-    "frequency_penalty",
-    "presence_penalty",
-    "logprobs",
-    "top_logprobs",
-    "cache_key",
-)
-"""Parameters that the API has no field for."""
+NO_FIELD = ("seed", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs")
+"""Parameters that the API has no field for. `cache_key` is not among them: its cache needs none."""
 
 CONTINUED = "(The conversation goes on.)"
 
@@ -234,9 +228,7 @@ class AnthropicWire:
         return {"role": role, "content": [block for block in blocks if block]}
 
     def _check_parameters(self, parameters: ModelParameters) -> None:
-        for name in NO_FIELD:
-            if getattr(parameters, name) is not None:
-                cannot_carry(self._provider, PROTOCOL, f"`{name}`")
+        check_absent(self._provider, PROTOCOL, parameters, NO_FIELD)
         if parameters.response_format == "json_object":
             what = "a `response_format` of `json_object`: it takes a JSON schema"
             cannot_carry(self._provider, PROTOCOL, what)

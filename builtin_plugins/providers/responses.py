@@ -61,6 +61,7 @@ from hookgate.builtin_plugins.providers.wire.protocol import (
     brought,
     cannot_carry,
     carried,
+    check_absent,
     cited,
     malformed,
     merge_options,
@@ -182,9 +183,7 @@ class ResponsesWire(OpenAIWire):
         asked = request.parameters
         if request.stop:
             cannot_carry(self._provider, PROTOCOL, '`stop` (`api = "chat"` has it)')
-        for name in NOT_HERE:
-            if getattr(asked, name) is not None:
-                cannot_carry(self._provider, PROTOCOL, f"`{name}`")
+        check_absent(self._provider, PROTOCOL, asked, NOT_HERE)
         if isinstance(asked.reasoning, int):
             cannot_carry(self._provider, PROTOCOL, "a `reasoning` that is a budget of tokens")
 

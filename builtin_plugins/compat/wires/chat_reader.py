@@ -67,6 +67,9 @@ MAPPED = frozenset(
 HARMLESS = frozenset(("store", "metadata", "safety_identifier", "prompt_cache_retention"))
 """The fields that change nothing of an answer."""
 
+NEUTRAL: Mapping[str, object] = {"logit_bias": {}, "modalities": ["text"]}
+"""What fields without a word here ask for nothing with."""
+
 HOSTED = ("web_search_options", "search_parameters", "plugins")
 """The fields that have a provider run tools: OpenAI's, xAI's and OpenRouter's."""
 
@@ -119,7 +122,7 @@ def read(body: dict[str, Any]) -> Asked:
         tools=tools,
         parameters=parameters,
         body=body,
-        foreign=(*fields.beyond(known), *foreign),
+        foreign=(*fields.beyond(known, NEUTRAL), *foreign),
         free_text=(*free, *called),
         hosted=hosted,
         substitutes=fields.texts("models"),

@@ -73,6 +73,7 @@ MAPPED = frozenset(
 HARMLESS = frozenset(
     (
         "store",
+        "background",
         "include",
         "metadata",
         "client_metadata",

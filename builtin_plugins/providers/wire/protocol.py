@@ -20,6 +20,7 @@ from hookgate import (
     Image,
     Message,
     ModelEvent,
+    ModelParameters,
     ModelRequest,
     Opaque,
     Part,
@@ -328,6 +329,24 @@ def cannot_carry(provider: str, protocol: str, what: str) -> NoReturn:
         provider=provider,
         action="leave it out, or ask a model whose provider can",
     )
+
+
+NEUTRAL = {"frequency_penalty": 0, "presence_penalty": 0, "logprobs": False, "top_logprobs": 0}
+"""Parameters that ask for nothing where they have this value, which many clients always send."""
+
+
+def check_absent(
+    provider: str, protocol: str, parameters: ModelParameters, names: Iterable[str]
+) -> None:
+    """Refuse parameters that a protocol has no field for, where they ask for something.
+
+    Raises:
+        ProviderError: One of them does; ``rejected``.
+    """
+    for name in names:
+        value = getattr(parameters, name)
+        if value is not None and value != NEUTRAL.get(name):
+            cannot_carry(provider, protocol, f"`{name}`")
 
 
 def carried(provider: str, request: ModelRequest, protocol: str) -> Iterable[Message]:

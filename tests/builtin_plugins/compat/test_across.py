@@ -62,3 +62,34 @@ def test_stop_sequences_are_what_each_wire_calls_them(wire: str) -> None:
     named = "stop" if wire == "chat" else "stop_sequences"
     assert sent(wire, "chat", **{named: ["X", "Y"]})["stop"] == ["X", "Y"]
     assert sent(wire, "messages", **{named: ["X", "Y"]})["stop_sequences"] == ["X", "Y"]
+
+
+ASKS_NOTHING = {
+    "chat": {
+        "frequency_penalty": 0,
+        "presence_penalty": 0.0,
+        "logprobs": False,
+        "logit_bias": {},
+        "modalities": ["text"],
+        "prompt_cache_key": "s",
+    },
+    "responses": {"background": False, "top_logprobs": 0, "prompt_cache_key": "s"},
+}
+
+
+@pytest.mark.parametrize("upstream", ["messages", "responses", "chat"])
+@pytest.mark.parametrize("wire", ASKS_NOTHING)
+def test_a_field_that_asks_for_nothing_keeps_no_request_from_another_wire(
+    wire: str, upstream: str
+) -> None:
+    body = ASKS_NOTHING[wire]
+    asked = READERS[wire](
+        {"model": "m", "input" if wire == "responses" else "messages": SAID, **body}
+    )
+    assert asked.foreign == ()
+    assert sent(wire, upstream, **body)["model"] == "m"
+
+
+@pytest.mark.parametrize("body", [{"logit_bias": {"5": 1}}, {"modalities": ["text", "audio"]}])
+def test_the_same_field_is_foreign_once_it_asks_for_something(body: dict[str, Any]) -> None:
+    assert chat_reader.read({"model": "m", "messages": SAID, **body}).foreign == tuple(body)

@@ -353,7 +353,8 @@ def test_parameters_are_written_as_each_protocol_has_them() -> None:
         (CHAT, {"reasoning": 1024}, "`reasoning` that is a budget"),
         (MESSAGES, {"seed": 1}, "the Messages API, which cannot carry `seed`"),
         (MESSAGES, {"logprobs": True}, "`logprobs`"),
-        (MESSAGES, {"cache_key": "a"}, "`cache_key`"),
+        (MESSAGES, {"seed": 0}, "`seed`"),
+        (MESSAGES, {"frequency_penalty": 0.5}, "`frequency_penalty`"),
         (MESSAGES, {"response_format": "json_object"}, "`json_object`"),
     ],
 )
