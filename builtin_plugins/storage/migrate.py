@@ -39,8 +39,9 @@ _seen = sa.table("storage_scripts", sa.column("plugin"), sa.column("digest"), sa
 changed since, a start needs neither Alembic (0.2 s to import) nor the scripts."""
 
 
-_REVISION = re.compile(r'^revision\b.*= "(\w+)"', re.MULTILINE)
-_DOWN_REVISION = re.compile(r'^down_revision\b.*= "(\w+)"', re.MULTILINE)
+# Alembic's own template writes them in single quotes.
+_REVISION = re.compile(r"""^revision\b.*?=\s*["'](\w+)["']""", re.MULTILINE)
+_DOWN_REVISION = re.compile(r"""^down_revision\b.*?=\s*["'](\w+)["']""", re.MULTILINE)
 
 
 class TablesError(StartError):
@@ -99,8 +100,13 @@ class PluginTables:
         before = self.metadata.info.get("instead_of", ())
         if not there.isdisjoint((*self.metadata.tables, *before)):
             return ""
-        text = "".join(each.read_text() for each in (self.scripts / "versions").glob("*.py"))
-        heads = set(_REVISION.findall(text)) - set(_DOWN_REVISION.findall(text))
+        texts = [each.read_text("utf-8") for each in (self.scripts / "versions").glob("*.py")]
+        text = "\n".join(texts)
+        names = set(_REVISION.findall(text))
+        if len(names) != len(texts):
+            # A script whose revision is said in another way may be the newest one.
+            return ""
+        heads = names - set(_DOWN_REVISION.findall(text))
         return heads.pop() if len(heads) == 1 else ""
 
 

@@ -108,6 +108,27 @@ async def test_conversations_of_the_first_version_are_kept_and_numbered(
     await earlier.check(store, conversations)
 
 
+@pytest.mark.parametrize(
+    "second",
+    [
+        SECOND.replace('"', "'"),
+        SECOND.replace('"notes_0002"', 'f"notes_{2:04}"').replace('"notes_0001"', '("notes_0001")'),
+    ],
+    ids=["in the quotes of Alembic's template", "said otherwise"],
+)
+async def test_new_tables_of_complete_metadata_are_at_the_newest_revision(
+    store: SqlStore, tmp_path: Path, second: str
+) -> None:
+    whole = sa.MetaData(info={"complete": True})
+    number = sa.Column("id", sa.Integer, primary_key=True)
+    sa.Table("notes", whole, number, sa.Column("text", sa.Text, nullable=False))
+    folder = write(tmp_path / "migrations", v1=FIRST, v2=second)
+
+    await store.migrate("notes", whole, folder)
+
+    assert (await versions(store))["notes"] == ("notes_0002", "notes_0002")
+
+
 async def test_a_plugin_gets_its_tables_and_a_version_table_of_its_own(
     store: SqlStore, scripts: Path
 ) -> None:
