@@ -21,6 +21,32 @@ from hookgate.builtin_plugins.providers.settings import (
 from hookgate.builtin_plugins.providers.wire.protocol import Wire
 from hookgate.kit.modules import httpx
 
+PLACEHOLDERS = frozenset(
+    (
+        "dummy",
+        "empty",
+        "llama.cpp",
+        "lm-studio",
+        "lmstudio",
+        "no-key",
+        "no-key-required",
+        "none",
+        "not-needed",
+        "not-required",
+        "null",
+        "ollama",
+        "sk-no-key-required",
+        "unused",
+        "vllm",
+    )
+)
+"""What is written in the place of a key that a server does not need, as Ollama's pages say."""
+
+
+def is_placeholder(key: str) -> bool:
+    """Whether a key is a word that opens nothing: masked, it would go missing from every text."""
+    return key.casefold() in PLACEHOLDERS
+
 
 def key_variable(settings: ProviderSettings) -> str | None:
     """Return the environment variable of a provider's key, or None where it has none.
@@ -56,7 +82,8 @@ def find_key(
         key = secrets.get(variable) or secrets.get(variable.lower()) or ""
     if not key:
         return None
-    secrets.register(key)
+    if not is_placeholder(key):
+        secrets.register(key)
     return key
 
 
@@ -152,8 +179,10 @@ def make_provider(
         raise PluginError("providers", f"provider {name!r}: `base_url`: {error}") from None
 
     def masked(text: str) -> str:
+        if key is None or is_placeholder(key):
+            return secrets.redact(text)
         # The gateway's redaction leaves very short secrets alone; here one is meant.
-        return secrets.redact(text if key is None else text.replace(key, "[redacted]"))
+        return secrets.redact(text.replace(key, "[redacted]"))
 
     return RemoteProvider(
         name,

@@ -304,6 +304,15 @@ def test_a_wrong_setting_is_named(named: dict[str, Any], problem: str) -> None:
         ProvidersSettings.model_validate(named)
 
 
+@pytest.mark.parametrize("word", ["ollama", "lm-studio", "EMPTY", "not-needed"])
+def test_a_word_in_the_place_of_a_key_is_no_secret(word: str) -> None:
+    store = SecretStore(Settings())
+    settings = ProviderSettings.model_validate({"kind": "openai", "api_key": word})
+    found = find_key(settings, store, {})
+    told = f"I run on {word}, as told"
+    assert (found, store.redact(told)) == (word, told)
+
+
 def test_a_key_is_not_shown_with_the_settings() -> None:
     settings = ProvidersSettings.model_validate({"openai": {"api_key": "sk-canary"}})
     assert "canary" not in repr(settings)
