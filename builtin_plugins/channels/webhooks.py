@@ -67,6 +67,8 @@ class Rates:
 
 MAX_HEADER = 1024
 """Characters of a secret or a signature."""
+MOST_REASON = 300
+"""Characters of what is told of a body that cannot be read."""
 
 
 class RefusedPostError(Exception):
@@ -294,7 +296,9 @@ class WebhookDoor:
                 self._service.host.log.error(
                     "a channel failed to read a post", channel=hosted.name, exc_info=why
                 )
-            return _refusal(400, "the body cannot be read")
+                return _refusal(400, "the body cannot be read")
+            # Whoever has signed the post may know what is wrong with it.
+            return _refusal(400, f"the body cannot be read: {str(why)[:MOST_REASON]}")
         try:
             # Whole: a platform that goes away has posted all the same.
             waiting = await finish(self._service.intake.take(hosted, parsed))

@@ -78,7 +78,9 @@ class JsonChannel:
         try:
             found = PostedMessage.model_validate_json(raw.body)
         except ValidationError as error:
-            raise ChannelError(f"found {error.error_count()} faults, expected a message") from error
+            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            where = ".".join(map(str, first["loc"])) or "the body"
+            raise ChannelError(f"`{where}`: {first['msg']}") from error
         message = ReceivedMessage(
             id=found.id,
             content=found.text,

@@ -34,6 +34,26 @@ async def test_service_gets_the_answer_in_the_response_each_time_it_asks(serve: 
     assert len(model.requests) == 1
 
 
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"id": 7, "peer": "station", "text": "hi"}, "`id`: "),
+        ({"id": "q2", "text": "hi"}, "`peer`: "),
+        ({"id": "q3", "peer": "station", "texts": "hi"}, "`texts`: "),
+    ],
+)
+async def test_service_is_told_which_field_is_wrong(
+    serve: Serve, wrong: dict[str, Any], told: str
+) -> None:
+    channels = {"weather": {"kind": "json", "public": False}}
+    model, keys = ScriptedModel(), {"weather_secret": KEY}
+    async with serve(model=model, channels=channels, secrets=keys) as served:
+        body = json.dumps(wrong).encode()
+        status, text = await post(served, "weather", body, signed_json(body))
+        assert status == 400
+        assert told in json.loads(text)["error"]
+
+
 async def test_each_account_gets_the_answer_to_its_own_question_and_each_peer_its_own(
     serve: Serve,
 ) -> None:
