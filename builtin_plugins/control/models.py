@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from pydantic import ConfigDict, Field, model_validator
@@ -164,6 +165,8 @@ class TokenRow(OperationModel):
     """What its bearer may do."""
     revoked: bool
     """Whether it has been revoked."""
+    expires: datetime | None
+    """When it ends; null: never."""
 
 
 class TokenRows(OperationModel):

@@ -228,6 +228,7 @@ class Control:
                 name=token.name,
                 scopes=tuple(sorted(token.principal.scopes)),
                 revoked=book.is_revoked(token),
+                expires=token.principal.expires,
             )
             for token in book.tokens
         ]

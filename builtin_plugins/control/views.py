@@ -139,7 +139,7 @@ VIEWS = {
         "tokens",
         "no token: this gateway serves its own user on this machine; `hookgate token new NAME` "
         "makes one for others",
-        *("name", "scopes", "revoked"),
+        *("name", "scopes", "revoked", "expires"),
     ),
     "tools.list": tools,
 }

@@ -15,7 +15,13 @@ def test_a_token_is_made_and_its_digest_goes_into_the_settings(hookgate: Command
     assert section == {"digest": data["digest"], "scopes": ["chat", "read"]}
     hookgate.config(data["toml"])
     (row,) = hookgate("token", "list", "--json").json["tokens"]
-    assert (row["name"], row["revoked"]) == ("laptop", False)
+    assert (row["name"], row["revoked"], row["expires"]) == ("laptop", False, None)
+
+
+def test_a_token_is_listed_with_its_end(hookgate: CommandLine) -> None:
+    text = hookgate("token", "new", "laptop", "--json").json["toml"]
+    hookgate.config(f'{text}expires = "2020-01-31T12:00:00Z"\n')
+    assert "2020-01-31" in hookgate("token", "list").out
 
 
 def test_a_token_is_shown_once_and_not_stored(hookgate: CommandLine) -> None:

@@ -64,7 +64,9 @@ def new(
         console.print(f"\n  {token}\n", markup=False, soft_wrap=True, style="bold green")
         where = state.source.path or state.settings.home / "config.toml"
         console.print(
-            f"Put this into {where}, and restart the gateway:", style="bold", soft_wrap=True
+            f"Put this into {where}, and run `hookgate reload` where a gateway runs:",
+            style="bold",
+            soft_wrap=True,
         )
         console.print(f"\n{toml}", markup=False, soft_wrap=True)
         told = "Clients send `Authorization: Bearer TOKEN`, commands elsewhere HOOKGATE_TOKEN."
