@@ -43,8 +43,10 @@ from hookgate import (
 )
 from hookgate.builtin_plugins.providers.failures import kind_of_overflow, message_of
 from hookgate.builtin_plugins.providers.wire.protocol import (
+    PICTURES,
     Reader,
     arguments_of,
+    as_it_is,
     body_of,
     brought,
     cannot_carry,
@@ -100,7 +102,6 @@ ERROR_KINDS: Mapping[str, ProviderErrorKind] = {
 TEXT = re.compile(rb'"text": ?"')
 """Where the text of a delta begins."""
 
-IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 DOCUMENT_TYPES = ("application/pdf",)
 """What the API takes, as base64."""
 
@@ -355,7 +356,8 @@ def _content(content: Content, wire: str = "") -> str | list[dict[str, Any]]:
 
 def _media(part: ContentPart) -> dict[str, Any]:
     """Return a part that is no call and no result; what the API cannot take becomes a note."""
-    types = {Image: IMAGE_TYPES, Document: DOCUMENT_TYPES}.get(type(part), ())
+    part = as_it_is(part)
+    types = {Image: PICTURES, Document: DOCUMENT_TYPES}.get(type(part), ())
     if isinstance(part, Image | Document) and part.media_type in types:
         source = {"type": "base64", "media_type": part.media_type, "data": part.data}
         return {"type": "image" if isinstance(part, Image) else "document", "source": source}

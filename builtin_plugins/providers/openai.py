@@ -48,6 +48,7 @@ from hookgate.builtin_plugins.providers.failures import (
 from hookgate.builtin_plugins.providers.wire.protocol import (
     Reader,
     arguments_of,
+    as_it_is,
     body_of,
     cannot_carry,
     carried,
@@ -395,6 +396,7 @@ def _use(use: ToolUse, write_id: Callable[[str], str], free: Collection[str]) ->
 
 def _part(part: ContentPart) -> dict[str, Any]:
     """Return a part of a user's message; what the protocol cannot take becomes a note."""
+    part = as_it_is(part)
     match part:
         case Image():
             url = f"data:{part.media_type};base64,{part.data}"

@@ -57,6 +57,7 @@ from hookgate.builtin_plugins.providers.openai import (
 from hookgate.builtin_plugins.providers.wire.protocol import (
     Reader,
     arguments_of,
+    as_it_is,
     body_of,
     brought,
     cannot_carry,
@@ -457,6 +458,7 @@ def _output(part: ToolResultPart) -> str | list[dict[str, Any]]:
 
 def _block(part: ContentPart, role: str) -> dict[str, Any] | None:
     """Return a part of a message; what the protocol cannot take becomes a note."""
+    part = as_it_is(part)
     if role == "user" and isinstance(part, Image | Document):
         url = f"data:{part.media_type};base64,{part.data}"
         if isinstance(part, Image):

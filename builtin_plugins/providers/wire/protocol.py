@@ -17,6 +17,7 @@ import orjson
 from hookgate import (
     CLEAN,
     Citation,
+    ContentPart,
     Image,
     Message,
     ModelEvent,
@@ -30,8 +31,9 @@ from hookgate import (
     ToolResultPart,
     ToolUse,
 )
+from hookgate.kit.tokens.bounds import picture_type
 from hookgate.kit.usage import StreamedUsage, UsageError
-from hookgate.wire import StrictJSONError, WirePart, loads
+from hookgate.wire import StrictJSONError, WirePart, left_out, loads
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.providers.wire.template import FrameTemplate, TextTemplate
@@ -329,6 +331,23 @@ def cannot_carry(provider: str, protocol: str, what: str) -> NoReturn:
         provider=provider,
         action="leave it out, or ask a model whose provider can",
     )
+
+
+PICTURES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+"""The types of pictures that every protocol takes."""
+
+
+def as_it_is(part: ContentPart) -> ContentPart:
+    """Return a picture under the type that its data has; a note in the place of one that is none.
+
+    A provider refuses a request with either, and so each later one of the conversation.
+    """
+    if not isinstance(part, Image) or part.media_type not in PICTURES:
+        return part
+    found = picture_type(part)
+    if not found:
+        return left_out(part, "its data is no picture")
+    return part if found == part.media_type else replace(part, media_type=found)
 
 
 NEUTRAL = {"frequency_penalty": 0, "presence_penalty": 0, "logprobs": False, "top_logprobs": 0}

@@ -42,7 +42,7 @@ def request(*messages: Message, **more: Any) -> ModelRequest:
 FULL = request(
     user("hello"),
     assistant("hi"),
-    user("what is 17*23, and what time is it?", Image(media_type="image/png", data="aGk=")),
+    user("what is 17*23, and what time is it?", Image(media_type="image/png", data="iVBORw0KGgo=")),
     assistant(
         Opaque(provider="acme", data={"type": "thinking", "thinking": "hm", "signature": "s1"}),
         Opaque(provider="other", data={"type": "thinking", "thinking": "x", "signature": "s2"}),
@@ -68,7 +68,7 @@ FULL = request(
     options={"top_p": 0.9},
 )
 
-PICTURE = Image(media_type="image/png", data="aGk=")
+PICTURE = Image(media_type="image/png", data="iVBORw0KGgo=")
 PAPER = Document(media_type="application/pdf", data="aGk=", name="a.pdf")
 SOUND = Audio(media_type="audio/mpeg", data="aGk=")
 SHOWN = request(

@@ -88,7 +88,7 @@ GOLDEN = {
                 {"type": "text", "text": "what is 17*23, and what time is it?"},
                 {
                     "type": "image",
-                    "source": {"type": "base64", "media_type": "image/png", "data": "aGk="},
+                    "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="},
                 },
             ],
         },
@@ -593,7 +593,7 @@ def test_an_answer_is_read_as_it_was_meant_wherever_it_is_cut(blocks: Any, noise
 def test_pictures_and_documents_stand_in_a_tools_result_and_sound_is_named() -> None:
     *_, answered = WIRE.body(SHOWN)["messages"]
     first, second = answered["content"]
-    source = {"type": "base64", "media_type": "image/png", "data": "aGk="}
+    source = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
     paper = {"type": "base64", "media_type": "application/pdf", "data": "aGk="}
     assert first["content"] == [
         {"type": "text", "text": "Here:"},

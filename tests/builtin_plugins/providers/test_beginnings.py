@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -19,7 +20,7 @@ from hookgate.core.domain.parts import Image, Text
 CHAT = OpenAIWire("acme", "https://api.example/v1", None)
 RESPONSES = ResponsesWire("acme", "https://api.example/v1", None)
 MESSAGES = AnthropicWire("acme", "https://api.example/v1", None)
-PICTURE = Image(media_type="image/png", data="aGk=")
+PICTURE = Image(media_type="image/png", data="iVBORw0KGgo=")
 USE = ToolUse(id="c", name="clock", input={})
 RESULT = results(ToolResultPart(tool_use_id="c", content="noon"))
 BESIDE = user(
@@ -120,3 +121,24 @@ def test_what_a_cache_cannot_end_behind_is_not_marked() -> None:
     thinking = Opaque(provider="acme", data={"type": "thinking", "thinking": "x", "signature": "s"})
     asked = request(*of("1", user("hello"), assistant(thinking)), *of("2", user("go")))
     assert marked(asked) == [(2, 0)]
+
+
+@pytest.mark.parametrize("wire", [CHAT, RESPONSES, MESSAGES])
+def test_a_picture_that_is_none_is_a_note_and_costs_the_conversation_nothing(wire: Any) -> None:
+    broken = Image(media_type="image/png", data="aGVsbG8=")
+    shown = ToolResultPart(tool_use_id="c", content=(broken,))
+    for asked in (
+        request(user("what is it?", broken)),
+        request(user("go"), assistant(USE), results(shown)),
+    ):
+        sent = json.dumps(wire.body(asked))
+        assert broken.data not in sent
+        assert "image/png, 5 bytes" in sent
+
+
+@pytest.mark.parametrize("wire", [CHAT, RESPONSES, MESSAGES])
+def test_a_picture_is_sent_under_the_type_that_its_data_has(wire: Any) -> None:
+    jpeg = Image(media_type="image/png", data="/9j/4AAQ")
+    sent = json.dumps(wire.body(request(user("what is it?", jpeg))))
+    assert "image/jpeg" in sent
+    assert "image/png" not in sent

@@ -77,7 +77,7 @@ GOLDEN = {
             "role": "user",
             "content": [
                 {"type": "text", "text": "what is 17*23, and what time is it?"},
-                {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
             ],
         },
         {
@@ -501,7 +501,7 @@ def test_pictures_of_a_tools_result_follow_in_a_message_behind_all_results() -> 
     assert first["role"] == "tool"
     assert first["content"].splitlines() == [
         "Here:",
-        "[an image (image/png, 2 bytes)]",
+        "[an image (image/png, 8 bytes)]",
         "[a document 'a.pdf' (application/pdf, 2 bytes)]",
         "[audio (audio/mpeg, 2 bytes)]",
     ]
@@ -511,7 +511,7 @@ def test_pictures_of_a_tools_result_follow_in_a_message_behind_all_results() -> 
         "role": "user",
         "content": [
             {"type": "text", "text": "What came with the result of the tool call a:"},
-            {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
             {"type": "file", "file": file},
             {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "mp3"}},
         ],

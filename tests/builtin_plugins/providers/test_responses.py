@@ -166,7 +166,7 @@ def test_request_is_the_golden_one() -> None:
                     {"type": "input_text", "text": "what is 17*23, and what time is it?"},
                     {
                         "type": "input_image",
-                        "image_url": "data:image/png;base64,aGk=",
+                        "image_url": "data:image/png;base64,iVBORw0KGgo=",
                         "detail": "auto",
                     },
                 ],

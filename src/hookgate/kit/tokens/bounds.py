@@ -51,6 +51,20 @@ def picture_size(image: Image) -> tuple[int, int] | None:
     return size if size and all(size) else None
 
 
+def picture_type(image: Image) -> str:
+    """Return the media type that the data of a picture begins as; "" where it is none known."""
+    try:
+        head = b64decode(image.data[:16])
+    except ValueError:
+        return ""
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for kind, mark in _MARKS.items() if head.startswith(mark)), "")
+
+
+_MARKS = {"image/png": b"\x89PNG\r\n\x1a\n", "image/gif": b"GIF8", "image/jpeg": b"\xff\xd8"}
+
+
 def _pair(head: bytes, at: int, length: int, order: str) -> tuple[int, int] | None:
     if len(head) < at + 2 * length:
         return None
