@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
-from hookgate import Flags
+from hookgate import FLAG_NAMES, Flags
 from hookgate.builtin_plugins.policy.judge.engine import STRICTNESS
 from hookgate.builtin_plugins.policy.judge.facts import KEPT, Facts
 from hookgate.builtin_plugins.policy.rules.model import (
@@ -39,6 +40,8 @@ _WILD = re.compile(r"[*?\[]")
 _TEXT = re.compile(TEXT, re.DOTALL)
 _ARGUMENT = re.compile(r"(?<![\w.])args\s*\.\s*([A-Za-z_]\w*)(?!\w|\s*\()")
 _ARGUMENTS = re.compile(r"(?<![\w.])args\b")
+_FIELD = re.compile(r"(?<![\w.])(turn|now|tool(?:\.flags(?=\.))?)\.([A-Za-z_]\w*)(?!\w|\s*\()")
+_PATTERN = re.compile(rf"\bmatches\s*\((?:[\w.]+\s*,)?\s*({TEXT})\s*\)", re.DOTALL)
 _VARIABLE = re.compile(rf"\b({'|'.join(VARIABLES)})\b")
 
 
@@ -83,10 +86,31 @@ def lint(rules: Sequence[Rule], settings: PolicySettings | None = None) -> list[
                 _odd(rule, "`more_than.calls: 0`, which always holds: the call itself is counted",
                      "1 or more, or no `more_than`")
             )  # fmt: skip
+        problems += (
+            _odd(rule, f"{one}, so that its condition is never decided", expected)
+            for condition in rule.conditions
+            for one, expected in _undecided(condition)
+        )
         if rule.mode == "enforce":
             problems += _about_others(rules, number)
             problems += _about_lists(rule, settings)
     return problems
+
+
+def _undecided(condition: Condition) -> Iterator[tuple[str, str]]:
+    """Yield what a condition asks for that there never is, and what to write in its place."""
+    flags = Flags.from_mapping(dict.fromkeys(FLAG_NAMES, True))
+    spoken = Facts(tool="", flags=flags, at=datetime.min).for_conditions()
+    spoken["tool.flags"] = spoken["tool"]["flags"]
+    bare = _TEXT.sub("''", condition.text)
+    for name, key in dict.fromkeys(_FIELD.findall(bare)):
+        # `args.list.exists(tool, ...)` gives the name another meaning.
+        if key not in spoken[name] and not re.search(rf"\(\s*{name}\s*,", bare):
+            yield f"{name}.{key}, which there is not", f"one of {', '.join(spoken[name])}"
+    for pattern in _PATTERN.findall(condition.text):
+        held = Condition(f"''.matches({pattern})").holds(Variables(dict))
+        if isinstance(held, str):
+            yield f"the pattern {pattern} ({held})", "RE2, which has no look-around"
 
 
 def nobody_named(rules: Sequence[Rule], approvals: ApprovalSettings) -> list[Problem]:

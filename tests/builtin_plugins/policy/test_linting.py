@@ -74,6 +74,37 @@ def test_what_never_counts_and_what_contradicts_is_named(
 
 
 @pytest.mark.parametrize(
+    ("when", "said"),
+    [
+        ("turn.chanel == 'web'", "turn.chanel, which there is not"),
+        ("has(now.day) && now.day == 1", "now.day, which there is not"),
+        ("tool.flags.sends", "tool.flags.sends, which there is not"),
+        ("args.x.matches('^(?!a)')", "the pattern '^(?!a)' (INVALID_ARGUMENT: invalid regular"),
+        ("matches(args.x, r'(')", "the pattern r'('"),
+    ],
+)
+def test_what_a_condition_can_never_find_is_named(when: str, said: str) -> None:
+    (problem,) = found({"effect": "deny", "when": when})
+    assert said in problem
+    rewrite = {"set": {"a": when}}
+    (problem,) = found({"effect": "rewrite", "rewrite": rewrite})
+    assert said in problem
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        "turn.channel == 'web' && now.hour < 8 && tool.flags.sends_externally",
+        "tool.flags == {} || args.turn.x == 1 || args.a == 'turn.x'",
+        "args.list.exists(tool, tool.x == 1) || turn.peer.startsWith('x')",
+        "args.x.matches('^a$') || args.x.matches(args.y)",
+    ],
+)
+def test_what_a_condition_may_find_is_not_named(when: str) -> None:
+    assert found({"effect": "deny", "when": when}) == []
+
+
+@pytest.mark.parametrize(
     ("first", "second"),
     [
         ({"effect": "ask"}, {"effect": "deny", "match": SENDS}),
