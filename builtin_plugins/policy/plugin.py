@@ -57,6 +57,9 @@ LACKING = "policy budgets"
 WAITS = "policy waits"
 """What `status` calls rules whose questions cannot wait as long as they say."""
 
+UNREAD = "policy folders"
+"""What `status` calls folders without rules, and rules in them that are not read."""
+
 KNOWN: TurnKey[dict[str, int]] = TurnKey("policy.known")
 """How many calls were counted when one was judged."""
 
@@ -274,7 +277,13 @@ class Plugin:
         return judge
 
     async def _read_rules(self) -> DocumentReading[Rule]:
-        return await asyncio.to_thread(read_rules, self._settings.rules)
+        reading = await asyncio.to_thread(read_rules, self._settings.rules)
+        if self._host is not None:
+            unread = [
+                str(one) for one in reading.problems if not one.line and one.severity == "warning"
+            ]
+            self._host.standing(UNREAD).note(brief(unread))
+        return reading
 
     @property
     def _open_desk(self) -> Desk:

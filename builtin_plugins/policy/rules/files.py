@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -71,7 +72,33 @@ def read_rules(paths: Iterable[Path]) -> DocumentReading[Rule]:
 
     Two rules of one name are an error: a verdict that names a rule must name one.
     """
-    return named_once(read_files(files_of(paths), read_text_of_rules))
+    paths = tuple(paths)
+    reading = named_once(read_files(files_of(paths), read_text_of_rules))
+    return replace(reading, problems=(*reading.problems, *_unread(paths)))
+
+
+def _unread(paths: Sequence[Path]) -> Iterator[Problem]:
+    """Yield a warning, without a line, for each folder without rules, or with some beside them."""
+    expected = "files NAME.yaml or NAME.yml in the folder itself, or its path in `rules` as well"
+    for folder in filter(Path.is_dir, paths):
+        # Hidden ones are how Kubernetes mounts a folder, and what editors leave.
+        inside = sorted(one for one in folder.iterdir() if not one.name.startswith("."))
+        found = {
+            one: "rules that are not read" for one in inside if one not in paths and _is_unread(one)
+        }
+        if not found and not files_of([folder]):
+            found = {folder: "a folder without rules"}
+        for path, what in found.items():
+            yield Problem(file=str(path), found=what, expected=expected, severity="warning")
+
+
+def _is_unread(path: Path) -> bool:
+    if not path.is_dir():
+        return path.suffix not in SUFFIXES and path.suffix.lower() in SUFFIXES
+    texts = (
+        one.read_bytes() for one in path.glob("*.y*ml") if one.is_file() and os.access(one, os.R_OK)
+    )
+    return any(re.search(rb"^rules:", text, re.MULTILINE) for text in texts)
 
 
 def named_once(reading: DocumentReading[Rule]) -> DocumentReading[Rule]:

@@ -395,6 +395,12 @@ async def test_the_start_says_which_approvers_are_nobody(tmp_path: Path) -> None
     assert "one of the groups ('finance')" in told
 
 
+async def test_the_start_says_that_a_folder_holds_no_rules(tmp_path: Path) -> None:
+    (tmp_path / "rules").mkdir()
+    async with opened(tmp_path, rules=[str(tmp_path / "rules")]) as gate:
+        assert "a folder without rules" in gate.host.notices["policy folders"]
+
+
 async def test_a_question_that_leaves_denying_out_can_be_denied(tmp_path: Path) -> None:
     async with opened(tmp_path) as gate:
         ask = Ask(title="May it?", choices=("allow-once",))

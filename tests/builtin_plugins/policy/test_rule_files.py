@@ -168,6 +168,25 @@ def test_files_and_folders_are_read_in_order_and_two_rules_of_one_name_are_an_er
     assert f"{folder / 'a.yml'}:1 has this one" in str(reading.problems[-1])
 
 
+def test_a_folder_without_rules_and_what_is_not_read_of_one_is_said(tmp_path: Path) -> None:
+    reading = read_rules([tmp_path])
+    assert (reading.found, reading.failed) == ((), False)
+    assert "a folder without rules" in str(reading.problems[0])
+    (tmp_path / "..data").mkdir()
+    for name in ("a.yaml", "..data/a.yaml", "a.test.yaml"):
+        (tmp_path / name).write_text(one(name="a") if name == "a.yaml" else "cases: []")
+    assert read_rules([tmp_path]).problems == ()
+    for name in ("team", "cards"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "cards" / "b.yml").write_text("name: x")
+    (tmp_path / "team" / "b.yml").write_text("version: 1\nrules: []")
+    (tmp_path / "c.YAML").write_text(one(name="c"))
+    problems = read_rules([tmp_path]).problems
+    assert [Path(problem.file).name for problem in problems] == ["c.YAML", "team"]
+    assert all("rules that are not read" in str(problem) for problem in problems)
+    assert len(read_rules([tmp_path, tmp_path / "team"]).problems) == 1
+
+
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     reading = read_rules([tmp_path / "gone.yaml"])
     assert reading.failed
