@@ -122,7 +122,8 @@ class Models:
 
     def named(self, principal: Principal) -> dict[str, ModelInfo]:
         """Return the models that a principal may use, by the names that it can send."""
-        every = dict(self._all())
+        every = {str(ref): ModelInfo(name=ref.model) for ref in self._asked(principal)}
+        every |= dict(self._all())
         meant = {name: ModelRef.parse(name) for name in every}
         found = {name: every[name] for name, ref in meant.items() if principal.may_use_model(ref)}
         for name, alias in self._settings.aliases.items():
@@ -141,6 +142,16 @@ class Models:
         agent = alias.agent
         known = not agent or (agent in self._host.agents() and self._may_ask(principal, agent))
         return known and may_ask(principal, alias.mode)
+
+    def _asked(self, principal: Principal) -> Iterator[ModelRef]:
+        """Yield the models that agents ask and that a key names one by one."""
+        named = [name for name in principal.models or () if not set(name) & set("*?[")]
+        for agent in self._host.settings.agents.values():
+            named += map(str, agent.models)
+        for name in named:
+            # Many servers say nothing of their models, and are asked all the same.
+            if (ref := self._ref(name, "")) is not None:
+                yield ref
 
     def _all(self) -> Iterator[tuple[str, ModelInfo]]:
         for name, provider in self._host.providers.items():

@@ -385,7 +385,8 @@ async def test_models_are_listed_as_each_vendor_does(tmp_path: Path) -> None:
     plugin = {"compat": {"aliases": {"gpt-small": "script/one"}}}
     async with served(tmp_path, say("a"), plugin=plugin) as (one, _):
         _, found = await one.get("/v1/models")
-        assert [model["id"] for model in found["data"]] == ["agent/main", "gpt-small"]
+        named = ["agent/main", "gpt-small", "script/one"]
+        assert [model["id"] for model in found["data"]] == named
         claude = {"headers": {"anthropic-version": "2023-06-01"}}
         _, found = await one.get("/v1/models/gpt-small", **claude)
         assert (found["type"], found["id"]) == ("model", "gpt-small")

@@ -225,7 +225,7 @@ async def test_an_agent_is_asked_by_who_may_choose_and_no_further_than_their_age
         for who, agents in allowed.items():
             _, found = await one.get("/v1/models", **bearer(made[who]))
             names = [model["id"] for model in found["data"]]
-            assert names == [*(f"agent/{name}" for name in agents), "helper"], who
+            assert names == [*(f"agent/{name}" for name in agents), "helper", "script/one"], who
             for name in ("main", "other"):
                 body = asked(CHAT, model=f"agent/{name}")
                 status, _ = await one.post(CHAT, body, **bearer(made[who]))
@@ -299,5 +299,5 @@ async def test_the_mode_is_the_keys_and_a_request_only_narrows_it(tmp_path: Path
             assert (status // 100, expected in told) == (4, True), (model, mode, told)
         _, found = await one.get("/v1/models", **bearer(made["ops"]))
         names = [model["id"] for model in found["data"]]
-        assert names == ["agent/main", "helper", "timed"]
+        assert names == ["agent/main", "helper", "script/one", "timed"]
     assert len(script.requests) == 3

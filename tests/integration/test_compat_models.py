@@ -68,6 +68,20 @@ async def test_the_next_model_is_asked_where_one_fails_before_it_says_anything(
     assert [str(each.requests[0].model) for each in (first, second)] == ["a/one", "b/two"]
 
 
+async def test_models_that_agents_and_keys_name_are_listed_though_no_server_lists_them(
+    tmp_path: Path,
+) -> None:
+    section, made = tokens(
+        every={"scopes": ["chat"]}, few={"scopes": ["chat"], "models": ["b/own", "b/x*", "no/b"]}
+    )
+    async with served(tmp_path, gateway=section) as (one, _, _):
+        for who, expected in (("every", "a/one"), ("few", "b/own")):
+            _, found = await one.get("/v1/models", **bearer(made[who]))
+            named = [model["id"] for model in found["data"]]
+            assert [name for name in named if not name.startswith("agent/")] == [expected]
+            assert (await one.get(f"/v1/models/{expected}", **bearer(made[who])))[0] == 200
+
+
 @BOTH
 async def test_no_other_model_goes_on_with_what_one_has_begun(path: str, tmp_path: Path) -> None:
     torn = ([*say("half")[:1], CUT],)
