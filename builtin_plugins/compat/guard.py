@@ -442,7 +442,7 @@ class Guard:
         able = [ref for ref, why in zip(refs, left, strict=True) if why is None]
         if not able:
             told = f"{refs[0]} speaks another wire, which cannot carry it"
-            raise bad(left[0] or "", told, action=LEAVE_OUT)
+            raise bad(left[0] or "", told, action=leave_out(left[0] or ""))
         return able
 
     def _check(self, principal: Principal, asked: Asked, refs: Sequence[ModelRef]) -> None:
@@ -613,7 +613,7 @@ class Guard:
             return Refusal(
                 code=NOT_CARRIED,
                 message=f"`{name}`: {request.model} speaks another wire, which cannot carry it",
-                action=LEAVE_OUT,
+                action=leave_out(name),
             )
         as_it_came = turn.verbatim and self.models.wire(request.model) == asked.wire
         if asked.dropped and not as_it_came:
@@ -632,6 +632,12 @@ class Guard:
             with suppress(ValueError):
                 limits.append(max(float(request.headers.get(name, "")) - SPARE, 0.0))
         return min(limits)
+
+
+def leave_out(place: str) -> str:
+    """Return what to do about what another wire cannot carry: fields alone can be dropped."""
+    of_its_wire = "leave it out, or ask a model of the request's own wire"
+    return LEAVE_OUT if " " not in place else of_its_wire
 
 
 def _usable(asked: Asked, restored: Restored) -> tuple[Message, ...]:

@@ -60,6 +60,14 @@ async def test_what_is_not_listed_is_a_400_that_names_it(missing: str, tmp_path:
         assert len(await told(one)) <= 1
 
 
+async def test_nobody_is_told_to_drop_what_is_never_dropped(tmp_path: Path) -> None:
+    placed = [SAID, {"role": "system", "content": "be brief"}, SAID]
+    async with relayed(tmp_path, ANTHROPIC, compat={"drop": LISTED}) as (one, _):
+        status, answer = await one.post(CHAT, {**BODY, "messages": placed})
+        told = answer["error"]["message"]
+        assert (status, "the role 'system'" in told, "`drop`" in told) == (400, True, False)
+
+
 async def test_the_same_wire_carries_all_of_it(tmp_path: Path) -> None:
     body = {**BODY, "model": "m", "stream": True, "stream_options": {"include_usage": True}}
     async with relayed(tmp_path, OPENAI, compat={"drop": LISTED}) as (one, upstream):

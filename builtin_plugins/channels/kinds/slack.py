@@ -40,6 +40,8 @@ SECTION = 3000
 TRANSIENT = frozenset(
     ("ratelimited", "rate_limited", "internal_error", "service_unavailable", "request_timeout")
 )
+_WRITTEN = (None, "file_share", "thread_broadcast")
+"""What a message that somebody has written is of: nothing more, files, or a reply shown to all."""
 _MENTION = re.compile(r"^\s*<@[A-Z0-9]+>\s*")
 
 
@@ -141,7 +143,7 @@ def _said(found: dict[str, Any]) -> list[ReceivedMessage]:
     """Return what somebody has written. What bots write, this one too, is passed over."""
     event = found["event"]
     kinds = event.get("type") in ("message", "app_mention")
-    if not kinds or event.get("bot_id") or event.get("subtype") not in (None, "file_share"):
+    if not kinds or event.get("bot_id") or event.get("subtype") not in _WRITTEN:
         return []
     channel, ts = str(event["channel"]), str(event["ts"])
     direct = event.get("channel_type") == "im"

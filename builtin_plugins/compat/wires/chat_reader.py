@@ -172,7 +172,9 @@ def _conversation(
     for item in fields.objects("messages", MOST_MESSAGES):
         raw = Raw(wire=WIRE, data=item.raw)
         role = item.needed("role")
-        foreign.extend(item.beyond(OF_MESSAGES))
+        # A result's name says again what its call has said.
+        known = OF_MESSAGES | {"name"} if role == "tool" else OF_MESSAGES
+        foreign.extend(item.beyond(known))
         if role in SYSTEM and not placed:
             text = "".join(part.text for part in _parts(item, foreign) if isinstance(part, Text))
             system.append(came_as(SystemText(text=text, stable=True), raw))

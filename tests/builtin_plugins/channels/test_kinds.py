@@ -248,6 +248,7 @@ def test_a_heading_takes_time_by_its_length() -> None:
         ({"type": "app_mention"}, True),
         ({"text": "say, <@UBOT>, is it?"}, True),
         ({"text": "lunch?"}, False),
+        ({"subtype": "thread_broadcast", "text": "<@UBOT> is it?", "thread_ts": "1.1"}, True),
     ],
 )
 async def test_slack_says_in_a_channel_who_was_spoken_to(

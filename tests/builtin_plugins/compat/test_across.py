@@ -93,3 +93,13 @@ def test_a_field_that_asks_for_nothing_keeps_no_request_from_another_wire(
 @pytest.mark.parametrize("body", [{"logit_bias": {"5": 1}}, {"modalities": ["text", "audio"]}])
 def test_the_same_field_is_foreign_once_it_asks_for_something(body: dict[str, Any]) -> None:
     assert chat_reader.read({"model": "m", "messages": SAID, **body}).foreign == tuple(body)
+
+
+def test_the_name_of_a_result_keeps_no_request_from_another_wire() -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    said = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "a", "name": "look", "content": "it rains"},
+    ]
+    assert chat_reader.read({"model": "m", "messages": said}).foreign == ()
