@@ -482,7 +482,7 @@ class Host:
                 self.cancel(turn.id, KEY_ENDED)
 
     def ends_keys(self, end: Callable[[str], None]) -> Callable[[], None]:
-        """Call `end` with each key that is ended; return what undoes it. For gateways' doors."""
+        """Call `end` with each key that is ended; return what undoes it."""
         self._key_enders.append(end)
         return lambda: self._key_enders.remove(end)
 

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.desk.tables import StandingGrant
     from hookgate.kit.records import Records
 
+KEY = "key:"
+"""How ids begin of those who come in with a key that a plugin knows."""
+
 PART = "policy grants"
 """What `status` calls grants that cannot be read."""
 
@@ -250,9 +253,9 @@ class Desk:
         return grant
 
     async def forget(self, principal: str) -> None:
-        """Take back what a principal has granted whose token was revoked.
+        """Take back what a principal has granted whose token was revoked, or whose key ended.
 
-        Its grants answer nothing from that moment on; this keeps a later token of its name from
+        Its grants answer nothing from that moment on; this keeps a later one of its name from
         inheriting them.
         """
         try:
@@ -306,15 +309,16 @@ async def opened(
     # What may leave a question without an answer that counts: its tool, or its approvers.
     host.tools.watch(desk.inbox.look_again)
 
-    def revoked(name: str) -> None:
+    def gone(principal: str) -> None:
         desk.inbox.look_again()
-        host.spawn(desk.forget(principal_id(name)), name="policy.grants")
+        host.spawn(desk.forget(principal), name="policy.grants")
 
     book = await followed_token_book(host)
     unwatch = (
         pins.kept.watch(quarantine.look_again),
         host.events.watch(desk.inbox.look_again),
-        book.watch(revoked),
+        book.watch(lambda name: gone(principal_id(name))),
+        host.ends_keys(lambda key: gone(KEY + key)),
     )
     following = host.spawn(quarantine.follow(), name="policy.quarantine")
     try:

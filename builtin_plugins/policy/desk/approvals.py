@@ -554,16 +554,15 @@ class AnswerRoutes:
     def stands(self, principal: str, address: Address) -> bool:
         """Whether what the principal with this id has allowed at an address is still its word.
 
-        It is while its token is there, is not revoked, and may approve at that address. Who has
-        come in without a token, as the owner does, needs none.
+        It is while its token is there, is not revoked or over, and may approve at that address.
+        Who has come in without a token, as the owner does, needs none.
         """
-        book = token_book(self._host)
         if not principal.startswith(principal_id("")):
             return True
         return any(
-            "approve" in token.principal.scopes and token.principal.may_claim(address)
-            for token in book.tokens
-            if token.principal.id == principal and not book.is_revoked(token)
+            "approve" in one.scopes and one.may_claim(address)
+            for one in self._bearers()
+            if one.id == principal
         )
 
     def _can(self, principal: Principal, turn: Turn, ask: Ask) -> bool:
@@ -574,4 +573,11 @@ class AnswerRoutes:
         book = token_book(self._host)
         if not book.configured:
             return (Principal.owner(),)
-        return tuple(token.principal for token in book.tokens if not book.is_revoked(token))
+        return tuple(self._bearers())
+
+    def _bearers(self) -> Iterator[Principal]:
+        """Yield those whose tokens are good now."""
+        book, now = token_book(self._host), self._host.clock.now()
+        for token in book.tokens:
+            if not book.is_revoked(token) and not token.principal.has_expired(now):
+                yield token.principal

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from hookgate import Clock, Principal, Tool, ToolCall, Turn, new_id
@@ -91,6 +91,10 @@ class GrantBook:
             scope: How far it reaches.
         """
         now = self._clock.now()
+        end = now + timedelta(days=self._days)
+        if principal.expires is not None:
+            # Who may not come in any more would not be asked either.
+            end = min(end, principal.expires.astimezone(UTC))
         wide = {} if scope == "arguments" else {"arguments": "", "shown": ""}
         if scope == "family":
             wide["shown"] = self._redact(basis.get("family", ""))
@@ -101,7 +105,7 @@ class GrantBook:
             scope=scope,
             allowed_by=principal.id,
             allowed_at=now.isoformat(),
-            expires=(now + timedelta(days=self._days)).isoformat(),
+            expires=end.isoformat(),
             **{**basis, **wide},
         )
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -416,6 +417,35 @@ async def test_a_grant_of_a_revoked_token_answers_nothing_and_is_gone_for_good(
     (tmp_path / "revoked-tokens.json").unlink()
     async with opened(tmp_path, tokens=BOTH) as gate:
         assert await gate.is_asked(turn, call)
+
+
+async def test_a_grant_of_a_key_that_has_ended_is_gone_for_good(gate: Asked) -> None:
+    agent = Principal(id="key:agent", key="agent", scopes=BOSS.scopes, bindings=(Claim(),))
+    turn, call = gate.turn(), mail()
+    grant = await gate.always(turn, call, principal=agent)
+    gate.host.end_key("other")
+    assert not await gate.is_asked(turn, call)
+    gate.host.end_key("agent")
+    await until(lambda: gate.record.rows[-1][0] == "grant_revoked")
+    assert gate.record.rows[-1][1]["id"] == grant
+    assert await gate.is_asked(turn, call)
+
+
+async def test_a_grant_ends_with_what_its_maker_came_in_by(gate: Asked) -> None:
+    boss = replace(BOSS, id="key:x", expires=gate.clock.now() + timedelta(hours=1))
+    turn, call = gate.turn(), mail()
+    grant = await gate.always(turn, call, principal=boss)
+    gate.clock.advance(3600)
+    assert (await gate.grants())[grant] == "expired"
+    assert await gate.is_asked(turn, call)
+
+
+async def test_a_grant_of_a_token_that_is_over_answers_nothing(tmp_path: Path) -> None:
+    over = {"expires": "2020-01-31T00:00:00Z"}
+    async with opened(tmp_path, tokens=BOTH, bound=over) as gate:
+        grant = await gate.always(gate.turn(), mail(), principal=BOSS)
+        assert (await gate.grants())[grant] == "no_approver"
+        assert await gate.is_asked(gate.turn(), mail())
 
 
 NO_LONGER: list[Any] = [
