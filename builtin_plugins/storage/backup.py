@@ -15,12 +15,13 @@ import sqlite3
 import stat
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from io import BytesIO
+from itertools import count
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote
@@ -179,7 +180,8 @@ def _digest(path: Path) -> str:
 def put_back(kept: Kept, source: Path, *, force: bool) -> list[Path]:
     """Put the files of a copy back and return where they are. It blocks.
 
-    What is replaced stays beside it, as ``NAME.replaced``.
+    What is replaced stays beside it, as ``NAME.replaced``, or ``NAME.2.replaced`` where a former
+    restore has left such a one.
 
     Args:
         kept: Where everything belongs.
@@ -205,8 +207,9 @@ def put_back(kept: Kept, source: Path, *, force: bool) -> list[Path]:
                 )
             # The store last: while it is the former one, so is what goes with it, or can be.
             order = sorted(found, key=lambda path: found[path] == kept.store)
+            number = _free_number(found.values())
             for fresh in order:
-                _put(fresh, found[fresh])
+                _put(fresh, found[fresh], number)
     except (OSError, tarfile.TarError) as error:
         raise BackupError(f"{source} cannot be put back: {error}") from error
     return list(found.values())
@@ -276,14 +279,23 @@ def _contents(archive: tarfile.TarFile, source: Path) -> dict[str, str]:
     return digests
 
 
-def _put(fresh: Path, place: Path) -> None:
+def _free_number(places: Collection[Path]) -> int:
+    """Return the first number under which nothing that a former restore has replaced stays."""
+    all_of = [one for place in places for one in (place, *_logs(place))]
+    return next(n for n in count(1) if not any(_aside(one, n).exists() for one in all_of))
+
+
+def _aside(place: Path, number: int) -> Path:
+    """Return where what stood at `place` stays; all that one restore replaces has one number."""
+    return place.with_name(f"{place.name}{f'.{number}' if number > 1 else ''}.replaced")
+
+
+def _put(fresh: Path, place: Path, number: int) -> None:
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if place.exists():
-        place.replace(place.with_name(f"{place.name}.replaced"))
     # What an earlier store had in its log is none of this one's.
-    for log in _logs(place):
-        if log.exists():
-            log.replace(log.with_name(f"{log.name}.replaced"))
+    for former in (place, *_logs(place)):
+        if former.exists():
+            former.replace(_aside(former, number))
     # Over file systems, too: the settings file and the key may lie anywhere.
     shutil.copy2(fresh, part := place.with_name(f".{place.name}.part"))
     part.replace(place)

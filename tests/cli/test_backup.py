@@ -160,6 +160,11 @@ def test_nothing_is_overwritten_unasked(hookgate: CommandLine, tmp_path: Path) -
     assert said(home) < later
     with closing(sqlite3.connect(home / "hookgate.db.replaced")) as connection:
         assert connection.execute("SELECT count(*) FROM storage_messages").fetchone()[0] == later
+    # Nor what the first restore has left.
+    first = (home / "hookgate.db.replaced").read_bytes()
+    assert hookgate("restore", str(archive), "--force").code == 0
+    assert (home / "hookgate.db.replaced").read_bytes() == first
+    assert (home / "hookgate.db.2.replaced").is_file()
 
 
 def test_a_name_without_an_ending_is_a_folder_in_which_copies_are_named_by_the_time(
