@@ -520,6 +520,7 @@ async def test_all_of_one_person_is_exported_with_what_was_said(talking: Any) ->
         session, scope = str(turn.session), scope_of(turn.session, "session")
         whole = await talk.do("memory.export")
         assert {row["kind"] for row in whole["rows"]} == {"fact"}
+        assert not whole["next"]
         for wanted in ({"session": session}, {"scope": scope}):
             rows, after = [], 0
             while True:

@@ -141,8 +141,8 @@ def export_page(
     found = connection.execute(select(FACTS).where(*wanted).order_by(columns.number).limit(limit))
     rows = list(found)
     sources: dict[int, list[dict[str, Any]]] = {}
-    for scope in {row.scope for row in rows}:
-        sources |= sources_of(connection, scope, [one.number for one in rows if one.scope == scope])
+    for each in {row.scope for row in rows}:
+        sources |= sources_of(connection, each, [one.number for one in rows if one.scope == each])
     exported = [_exported(row, sources.get(row.number, ())) for row in rows]
     behind = -1 if session or scope else 0
     return exported, rows[-1].number if len(rows) == limit else behind
