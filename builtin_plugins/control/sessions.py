@@ -168,9 +168,10 @@ class Sessions:
         session: Key,
         turns: Annotated[tuple[str, ...], Field(min_length=1, max_length=1000)] | None = None,
     ) -> Deleted:
-        """Delete a session, or turns of it. The audit and the notes of `memory` are kept.
+        """Delete a session, or turns of it, with what `memory` keeps of it. The audit is kept.
 
-        Nothing may run in it, and who did it is recorded.
+        Nothing may run in it, and who did it is recorded. What `hookgate examples list` shows was
+        learned from what a person asked, whatever the session, and is kept.
 
         Args:
             session: The session's key, as `sessions list` shows it.
