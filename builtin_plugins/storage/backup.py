@@ -36,6 +36,8 @@ FORMAT = 1
 CONTENTS = "contents.json"
 STORE = "store.db"
 KEYS = "keys/"
+FORMER = "former-keys/"
+"""Before the names of keys with which the audit was sealed once."""
 
 MAX_CONTENTS = 1_000_000
 """Bytes of the longest list of contents that is read."""
@@ -55,20 +57,28 @@ class Kept:
         store: The SQLite file.
         files: Other files by their name in the archive; one that is not there is left out.
         keys: The folder of key files; None where these are not copied.
+        former: The folder of former keys of the audit that are none of `files`.
     """
 
     store: Path
     files: Mapping[str, Path] = field(default_factory=dict)
     keys: Path | None = None
+    former: Path | None = None
 
     def place_of(self, name: str) -> Path | None:
         """Return where the member `name` of an archive belongs; None where nowhere."""
         if name == STORE:
             return self.store
-        plain = name.removeprefix(KEYS)
-        if name.startswith(KEYS) and self.keys is not None and plain == Path(plain).name:
-            return self.keys / plain
-        return self.files.get(name)
+        if name in self.files:
+            return self.files[name]
+        for start, folder in ((KEYS, self.keys), (FORMER, self.former)):
+            plain = name.removeprefix(start)
+            if name.startswith(start) and folder is not None and plain == Path(plain).name:
+                place = folder / plain
+                # One of another folder may have the name of a file of this one.
+                taken = place == self.store or place in self.files.values()
+                return folder / FORMER / plain if taken else place
+        return None
 
 
 # -- making one ------------------------------------------------------------------

@@ -139,6 +139,40 @@ def test_keys_are_copied_by_choice_alone_and_come_back_closed(
     assert hookgate("audit", "verify").code == 0
 
 
+def test_former_keys_of_the_audit_are_copied_so_that_a_new_machine_verifies_its_rows(
+    hookgate: CommandLine, tmp_path: Path
+) -> None:
+    home = filled(hookgate)
+    (home / "audit.key").rename(home / "audit.key.former")
+    elsewhere = tmp_path / "audit.key"
+    elsewhere.write_bytes((home / "audit.key.former").read_bytes())
+    elsewhere.chmod(0o600)
+    hookgate.config(f'[plugin.audit]\nformer_keys = ["audit.key.former", "{elsewhere}"]\n')
+    assert hookgate("audit", "verify").code == 0
+    archive = tmp_path / "copy.tar"
+    assert hookgate("backup", str(archive)).code == 0
+    assert hookgate("backup", "check", str(archive)).code == 0
+    key = (home / "audit.key").read_bytes()
+    shutil.rmtree(home)
+    elsewhere.unlink()
+    assert hookgate("restore", str(archive)).code == 0
+    # Where no settings said yet where it belongs, it took no other key's place.
+    assert (home / "audit.key").read_bytes() == key
+    (home / "former-keys" / "audit.key").rename(elsewhere)
+    assert hookgate("audit", "verify").code == 0
+
+
+def test_a_key_of_the_audit_that_the_settings_name_is_copied(
+    hookgate: CommandLine, tmp_path: Path
+) -> None:
+    home = filled(hookgate)
+    (home / "seals").mkdir()
+    (home / "audit.key").rename(home / "seals" / "audit.key")
+    hookgate.config('[plugin.audit]\nkey_file = "seals/audit.key"\n')
+    assert hookgate("backup", str(tmp_path / "copy.tar")).code == 0
+    assert "audit.key" in names(tmp_path / "copy.tar")
+
+
 @pytest.mark.slow
 def test_nothing_is_overwritten_unasked(hookgate: CommandLine, tmp_path: Path) -> None:
     home = filled(hookgate)

@@ -38,7 +38,7 @@ def backup(
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy the store, the key and head of the audit, and the settings, into one file.
+    """Copy the store, the keys and head of the audit, and the settings, into one file.
 
     The gateway may run meanwhile. The file holds all that was said, and the key of the audit:
     it is readable by its owner alone, and belongs where nobody else reads.
@@ -72,6 +72,8 @@ def backup(
     said: list[Any] = [f"wrote {place}: {', '.join(names)}"]
     if not with_keys:
         said.append(Text("key files of providers are not in it (`--with-keys`)", style="dim"))
+    beside = "nor are files that the settings name, such as rules: keep a copy of them as well"
+    said.append(Text(beside, style="dim"))
     state.show(data, said)
 
 
@@ -134,11 +136,16 @@ async def _rehearsed(state: State, copy: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="hookgate-rehearsal-") as folder:
         home = Path(folder)
         store = home / "hookgate.db"
-        kept = Kept(store=store, files={name: home / name for name in FILES}, keys=home / "keys")
+        files, former = {name: home / name for name in FILES}, home / "former-keys"
+        kept = Kept(store=store, files=files, keys=home / "keys", former=former)
         places = await asyncio.to_thread(put_back, kept, copy, force=False)
         settings = isolated(state.settings, folder, demo=True)
         # Its own keys and channels are none of the copy's business.
-        plugin = {"storage": {"fallback": "refuse"}, "embedding": {"embedder": "none"}}
+        plugin = {
+            "storage": {"fallback": "refuse"},
+            "embedding": {"embedder": "none"},
+            "audit": {"former_keys": [str(one) for one in places if one.parent == former]},
+        }
         settings = settings.model_copy(update={"plugin": plugin})
         async with state.gateway(settings) as gateway:
             client = LocalClient(gateway)
@@ -155,12 +162,12 @@ def _kept(state: State, *, keys: bool) -> Kept:
         BackupError: The store is no file.
     """
     from hookgate.builtin_plugins.audit.settings import AuditSettings
-    from hookgate.builtin_plugins.storage.backup import BackupError, Kept
+    from hookgate.builtin_plugins.storage.backup import FORMER, BackupError, Kept
     from hookgate.builtin_plugins.storage.settings import StorageSettings
 
     settings = state.settings
     home = settings.home.expanduser()
-    storage = StorageSettings.model_validate(settings.plugin.get("storage", {}))
+    storage = state.section("storage", StorageSettings)
     if storage.shared:
         raise BackupError(
             "the store is a PostgreSQL database, which has tools of its own: `pg_dump "
@@ -168,7 +175,13 @@ def _kept(state: State, *, keys: bool) -> Kept:
             f"`pg_restore --dbname=DATABASE hookgate.dump` puts it back; copy {home} (with "
             "`audit.key`, `audit.head` and `keys`) beside it"
         )
-    audit = AuditSettings.model_validate(settings.plugin.get("audit", {}))
+    audit = state.section("audit", AuditSettings)
+    former: dict[str, Path] = {}
+    for path in audit.former_keys:
+        name = f"{FORMER}{path.name}"
+        while name in former:
+            name += ".former"
+        former[name] = path.expanduser()
     return Kept(
         store=storage.database(home),
         files={
@@ -176,6 +189,8 @@ def _kept(state: State, *, keys: bool) -> Kept:
             "audit.head": home / "audit.head",
             "revoked-tokens.json": home / "revoked-tokens.json",
             "config.toml": state.source.path or home / "config.toml",
+            **former,
         },
         keys=home / "keys" if keys else None,
+        former=home,
     )
