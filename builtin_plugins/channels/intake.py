@@ -137,6 +137,8 @@ class Intake:
             await self._tell(hosted, message, pairing_text(code))
 
     async def _tell(self, hosted: Hosted, message: ReceivedMessage, text: str) -> None:
+        if message.wait:
+            return  # It can be told nothing but its answer, and this would be a dead letter.
         said = deliveries_of(
             hosted, hosted.address(message), text, batch=message.id, thread=message.thread
         )
@@ -202,8 +204,11 @@ INTERRUPTED = (
     "it had begun may have been done. Please send your message again if you still want an answer."
 )
 
-TELLING = frozenset(("refused", "budget_exceeded", "rate_limited", "stopping"))
+TELLING = frozenset(("refused", "budget_exceeded", "rate_limited", "stopping", "message_too_long"))
 """Codes of errors whose words are meant for whoever has asked."""
+
+PASSING = frozenset(("unreachable", "timeout", "rate_limited", "overloaded", "cut", "server"))
+"""Kinds of failures of a provider behind which the same message may be answered a little later."""
 
 
 def said_of(turn: Turn) -> str:
@@ -213,6 +218,8 @@ def said_of(turn: Turn) -> str:
     code = turn.error.code
     told = str(turn.error) if turn.ending == "refused" or code in TELLING else f"code {code}"
     why = f"This message could not be answered: {told}"
+    if turn.error.data.get("kind") in PASSING:
+        why += ". Please send it again in a moment."
     if turn.ending == "cancelled":
         why = "The answer was broken off. Please send your message again if you still want one."
     return f"{turn.answer}\n\n{why}" if turn.answer.strip() else why

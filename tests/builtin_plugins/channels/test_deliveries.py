@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from tests.builtin_plugins.channels.bells import KEY, Bell, event
 from tests.builtin_plugins.channels.conftest import Serve, Served
 from tests.builtin_plugins.channels.test_webhooks import HEADER, SECRETS, post
 
-from hookgate import ChannelError
+from hookgate import ChannelError, ProviderError
+from hookgate.channels import Webhook
 from hookgate.kit.testing.model import ScriptedModel, say
 
 
@@ -137,6 +139,29 @@ async def test_operations_are_for_operators_and_name_what_there_is(serve: Serve)
             assert "expected one of bell" in (await answer.json())["error"]["message"]
         async with served.http.post(f"{url}/channels.replay", json={}) as answer:
             assert answer.status == 400
+
+
+@pytest.mark.parametrize(
+    ("kind", "again"), [("rate_limited", True), ("cut", True), ("auth", False)]
+)
+async def test_who_writes_is_told_to_write_again_where_that_may_help(
+    kind: Any, again: bool, serve: Serve
+) -> None:
+    bell, failed = Bell(HEADER), ProviderError(kind, "not now")
+    model = ScriptedModel(*[[failed]] * 9)
+    async with serve(bell, model=model, channels={}, secrets=SECRETS) as served:
+        assert await post(served, event(1), {"X-Key": KEY}) == 200
+        await bell.until(lambda: bell.said)
+    assert "could not be answered: code provider_failed" in bell.said[0][1]
+    assert ("again in a moment" in bell.said[0][1]) == again
+
+
+async def test_who_writes_too_much_is_told_so(serve: Serve) -> None:
+    bell = Bell(Webhook(verification="header", secret="bell_key", header="X-Key"))
+    async with serve(bell, model=echo(), channels={}, secrets=SECRETS) as served:
+        assert await post(served, event(1, text="word " * 9000), {"X-Key": KEY}) == 200
+        await bell.until(lambda: bell.said)
+    assert "could not be answered: the message takes" in bell.said[0][1]
 
 
 async def test_refused_turn_is_said_in_the_words_of_who_refuses(serve: Serve) -> None:

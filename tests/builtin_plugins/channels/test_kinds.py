@@ -34,6 +34,17 @@ async def test_service_gets_the_answer_in_the_response_each_time_it_asks(serve: 
     assert len(model.requests) == 1
 
 
+async def test_stop_where_nothing_runs_leaves_no_dead_letter(serve: Serve) -> None:
+    model, keys = ScriptedModel(), {"weather_secret": KEY}
+    channels = {"weather": {"kind": "json", "public": False}}
+    async with serve(model=model, channels=channels, secrets=keys) as served:
+        body = json.dumps({"id": "q1", "peer": "station", "text": "/stop"}).encode()
+        assert (await post(served, "weather", body, signed_json(body)))[0] == 200
+        async with served.http.post(f"{served.url}/v1/channels/list", json={}) as answer:
+            (row,) = (await answer.json())["channels"]
+        assert (row["unsent"], row["dead"]) == (0, 0)
+
+
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
