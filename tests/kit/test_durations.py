@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -30,6 +31,20 @@ def test_what_is_no_length_of_time_is_refused_with_the_forms(text: str) -> None:
 def test_a_moment_is_a_time_or_so_long_ago(text: str, at: str) -> None:
     now = datetime(2024, 2, 29, 12, tzinfo=UTC)
     assert moment(text, now) == datetime.fromisoformat(at)
+
+
+def test_a_moment_without_a_zone_is_in_utc_wherever_the_machine_stands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        assert moment("2024-02-29T12:00", datetime.now(UTC)) == datetime(
+            2024, 2, 29, 12, tzinfo=UTC
+        )
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @pytest.mark.parametrize("text", ["", "soon", "999999999d", "0001-01-01T00:00+14:00"])

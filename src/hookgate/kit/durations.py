@@ -41,13 +41,16 @@ def seconds_of(text: str) -> float:
 def moment(text: str, now: datetime) -> datetime:
     """Return a time that is written as ``2024-02-29T12:00``, or as ``7d`` for so long ago.
 
+    Without a zone it is in UTC, as all times that are shown.
+
     Raises:
         ValueError: It is written otherwise.
     """
     with suppress(ValueError, OverflowError, OSError):
         return datetime.fromtimestamp(now.timestamp() - seconds_of(text), UTC)
     try:
-        return datetime.fromisoformat(text).astimezone(UTC)
+        at = datetime.fromisoformat(text)
+        return at.replace(tzinfo=at.tzinfo or UTC).astimezone(UTC)
     except (ValueError, OverflowError):
         raise ValueError(
             f"found {text!r}, expected a time such as 2024-02-29T12:00, or {FORMS}"
