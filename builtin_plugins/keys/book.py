@@ -73,12 +73,12 @@ def end_of(text: str, now: datetime) -> datetime:
         return now + timedelta(seconds=seconds_of(text))
     try:
         end = datetime.fromisoformat(text)
-    except ValueError:
+        return end.replace(tzinfo=end.tzinfo or UTC).astimezone(UTC)
+    except (ValueError, OverflowError):
         raise ValueError(
             f"found {text[:40]!r}, expected a length of time such as `90d` or `12h`, or a time "
             "such as `2027-01-31` or `2027-01-31T12:00:00+00:00`"
         ) from None
-    return end if end.tzinfo is not None else end.replace(tzinfo=UTC)
 
 
 class Terms(OperationModel):

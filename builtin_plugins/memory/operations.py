@@ -526,11 +526,11 @@ def _time(text: str) -> datetime | None:
         return None
     try:
         at = datetime.fromisoformat(text)
-    except ValueError:
+        return at.replace(tzinfo=at.tzinfo or UTC).astimezone(UTC)
+    except (ValueError, OverflowError):
         raise TurnError.invalid(
             f"found the time {text!r}, expected one such as 2024-05-15 or 2024-05-15T12:00"
         ) from None
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 
 
 def _nothing(which: str) -> TurnError:

@@ -284,6 +284,8 @@ async def test_a_principal_sees_and_forgets_what_belongs_to_its_sessions(talking
         luna = next(row for row in rows if "Luna" in row["text"])
         seen = (await talk.do("memory.list", by=eve))["rows"]
         assert [("Momo" in row["text"], "Luna" in row["text"]) for row in seen] == [(True, False)]
+        for wrong in ("soon", "0001-01-01T00:00+14:00"):
+            await talk.do("memory.search", query="dog", as_of=wrong, expect="found the time")
         found = (await talk.do("memory.search", by=eve, query="Luna dog Momo cat"))["lines"]
         assert found
         assert not any("Luna" in line["text"] for line in found)

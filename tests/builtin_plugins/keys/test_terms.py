@@ -65,6 +65,7 @@ def test_an_end_is_a_time_or_a_length_of_time(text: str, end: datetime) -> None:
         {"addresses": ["somewhere"]},
         {"expires": "tomorrow"},
         {"expires": "999999999d"},
+        {"expires": "0001-01-01T00:00+14:00"},
         {"usd": "-1"},
         {"rpm": 0},
         {"modes": ["root"]},
