@@ -27,16 +27,19 @@ from hookgate import (
     operation,
 )
 from hookgate.clients import describe_error, wire_error
+from hookgate.kit.tokens.bounds import picture_type
 from hookgate.wire import CONTENT_FORMS
 
 Name = Annotated[str, StringConstraints(max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
-def _base64(text: str) -> str:
+def _picture(text: str) -> str:
     try:
         base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise ValueError("expected base64 (RFC 4648, section 4)") from None
+    if not picture_type(Image(media_type="image/*", data=text)):
+        raise ValueError("the data is no picture, expected a PNG, JPEG, GIF or WebP file")
     return text
 
 
@@ -50,7 +53,7 @@ class ImageParam(OperationModel):
 
     media_type: Literal["image/png", "image/jpeg", "image/gif", "image/webp"]
     """Its type."""
-    data: Annotated[str, AfterValidator(_base64)]
+    data: Annotated[str, AfterValidator(_picture)]
     """Its bytes, base64."""
 
 

@@ -415,6 +415,7 @@ async def test_a_client_runs_its_own_tools() -> None:
         {"content": "x", "account": "a" * 257},
         {"content": "x", "images": [{"media_type": "text/html", "data": "AAAA"}]},
         {"content": "x", "images": [{"media_type": "image/png", "data": "not base64"}]},
+        {"content": "x", "images": [{"media_type": "image/png", "data": "aGVsbG8="}]},
         {"content": "x", "images": [IMAGE] * 17},
         {"content": "x", "client_tools": [{"name": "no spaces"}]},
         {"content": "x", "client_tools": [{"name": "same"}, {"name": "same"}]},
