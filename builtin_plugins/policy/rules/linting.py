@@ -114,22 +114,33 @@ def _undecided(condition: Condition) -> Iterator[tuple[str, str]]:
 
 
 def nobody_named(rules: Sequence[Rule], approvals: ApprovalSettings) -> list[Problem]:
-    """Return warnings about approvers of rules that are neither a group nor anybody's id.
+    """Return warnings about approvers that are neither a group nor anybody's id.
 
     A misspelt group is read as an id, and only its rule's questions find nobody, or fewer people.
     """
-    known = {*approvals.groups, *_OWNERS}
-    groups = ", ".join(map(repr, approvals.groups)) or "none"
+    groups, ids = ", ".join(map(repr, approvals.groups)) or "none", "ids such as 'token:ops'"
+    expected = f"one of the groups ({groups}), or {ids}, or a glob of them"
+
+    def nobody(names: Iterable[str], known: Collection[str]) -> Iterator[str]:
+        what = "which is no group of [plugin.policy.approvals.groups], and no id that a token gives"
+        for name in names:
+            if name not in (*known, *_OWNERS) and ":" not in name and not _WILD.search(name):
+                yield f"the approver {name!r}, {what}"
+
+    # A group holds ids alone.
+    lists: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]]
+    lists = {f"groups.{name}": (names, (), ids) for name, names in approvals.groups.items()}
+    lists |= {"approvers": (approvals.approvers or (), tuple(approvals.groups), expected)}
     return [
-        _odd(
-            rule,
-            f"the approver {name!r}, which is no group of [plugin.policy.approvals.groups], and no "
-            "id that a token gives",
-            f"one of the groups ({groups}), or ids such as 'token:ops', or a glob of them",
+        Problem(
+            file=f"[plugin.policy.approvals] {key}", found=one, expected=said, severity="warning"
         )
+        for key, (names, known, said) in lists.items()
+        for one in nobody(names, known)
+    ] + [
+        _odd(rule, one, expected)
         for rule in rules
-        for name in rule.approvers
-        if name not in known and ":" not in name and not _WILD.search(name)
+        for one in nobody(rule.approvers, tuple(approvals.groups))
     ]
 
 

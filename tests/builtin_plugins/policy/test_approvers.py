@@ -395,6 +395,15 @@ async def test_the_start_says_which_approvers_are_nobody(tmp_path: Path) -> None
     assert "one of the groups ('finance')" in told
 
 
+async def test_the_start_says_which_approvers_of_the_settings_are_nobody(tmp_path: Path) -> None:
+    approvals = {"approvers": ["ops", "finance", "loopback"], "groups": {"finance": ["cfo"]}}
+    async with opened(tmp_path, approvals=approvals) as gate:
+        told = gate.host.notices["policy approvers"]
+    assert "[plugin.policy.approvals] approvers: found the approver 'ops'" in told
+    assert "[plugin.policy.approvals] groups.finance: found the approver 'cfo'" in told
+    assert told.count("found") == 2
+
+
 async def test_the_start_says_that_a_folder_holds_no_rules(tmp_path: Path) -> None:
     (tmp_path / "rules").mkdir()
     async with opened(tmp_path, rules=[str(tmp_path / "rules")]) as gate:
