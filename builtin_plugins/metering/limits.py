@@ -240,6 +240,8 @@ def _quoted(subject: str) -> str:
 
 SWITCH = "metering"
 PART = "metering.switch"
+UNSAID = "budgets of the settings"
+"""What `status` calls budgets of the settings that others have taken the place of."""
 MOST_RAISES = 200
 """Raises that are kept, the newest ones: a switch is small."""
 
@@ -271,6 +273,7 @@ class Ruling:
         self.settings = settings
         self._version = 0
         self._unwatch: Callable[[], None] = lambda: None
+        self._tell: Callable[[str], None] = lambda _: None
         self._durable = True
         self.set = Set()
         self.rules: Sequence[LimitRule] = ()
@@ -291,6 +294,7 @@ class Ruling:
             durable: Whether counters outlive the gateway.
         """
         self._host, self._durable = host, durable
+        self._tell = host.standing(UNSAID).note
         switches = host[SWITCHES]
         self._unwatch = switches.watch(SWITCH, self._heard)
         self._heard(await switches.get(SWITCH))
@@ -411,6 +415,15 @@ class Ruling:
         for name, limit in sorted(self.settings.limits.items()):
             found += rules_of(name, limit)
         self.rules = tuple(found)
+        # Whoever writes another limit into the settings would see it in force nowhere.
+        here, there = self.settings.budgets, self.set.budgets
+        others = [name for name in sorted(here) if there.get(name, here[name]) != here[name]]
+        self._tell(
+            f"{', '.join(others)}: what `hookgate budgets set` or `remove` said counts; "
+            "have the settings say the same, or set it to what they say"
+            if others
+            else ""
+        )
         self.falls_back = any(rule.over == "fallback" for rule in self.rules)
 
 

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from tests.builtin_plugins.metering.support import rows_of
 from tests.builtin_plugins.metering.test_stories import budget, operate, spending
 
+from hookgate.builtin_plugins.metering.limits import UNSAID
 from hookgate.builtin_plugins.metering.operations.budgets import SetParams
 from hookgate.builtin_plugins.metering.views import budgets
 from hookgate.core.domain.errors import ProviderError, TurnError
@@ -181,3 +182,14 @@ async def test_error_before_a_first_token_costs_no_fee_of_a_call(
     assert (failed.ending, answered.ending) == ("failed", "done")
     assert [one["used"] for one in row["counters"]] == ["$1"]
     assert sorted(one["cost"] for one in rows) == [0, 10**12]
+
+
+async def test_status_says_which_budget_of_the_settings_does_not_hold(gateway: Started) -> None:
+    async with gateway(**budget(tokens=100_000)) as running:
+        notices = running.host.notices
+        await operate(running, "budgets.set", name="small", tokens=100_000)
+        assert UNSAID not in notices
+        await operate(running, "budgets.set", name="small", tokens=5)
+        assert notices[UNSAID].startswith("small: what `hookgate budgets set`")
+        await operate(running, "budgets.remove", name="small")
+        assert UNSAID in running.host.notices
