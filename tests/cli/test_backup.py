@@ -173,6 +173,19 @@ def test_a_key_of_the_audit_that_the_settings_name_is_copied(
     assert "audit.key" in names(tmp_path / "copy.tar")
 
 
+def test_a_copy_is_verified_with_the_secret_that_seals_the_record(
+    hookgate: CommandLine, tmp_path: Path
+) -> None:
+    seal = "a-key-of-thirty-two-bytes-or-more"
+    hookgate.config(f'[secrets]\nseal = "{seal}"\n[plugin.audit]\nkey_secret = "seal"\n')
+    assert hookgate("chat", "what is 17*23?").code == 0
+    archive = tmp_path / "copy.tar"
+    assert hookgate("backup", str(archive)).code == 0
+    assert hookgate("backup", "check", str(archive)).code == 0
+    hookgate.config("")
+    assert "sealed with a key that is neither" in hookgate("backup", "check", str(archive)).out
+
+
 @pytest.mark.slow
 def test_nothing_is_overwritten_unasked(hookgate: CommandLine, tmp_path: Path) -> None:
     home = filled(hookgate)

@@ -109,7 +109,8 @@ def _check(state: State, copy: Path) -> None:
     audit, outdated = found["audit"], [row for row in found["tables"] if not row["current"]]
     ok = audit["ok"] and not outdated
 
-    record = "is as it was written" if audit["ok"] else f"is wrong: {audit['why']}"
+    why = audit["why"] or "rows were sealed with a key that is neither in it nor in the settings"
+    record = "is as it was written" if audit["ok"] else f"is wrong: {why}"
     said = [
         f"{copy} holds {', '.join(found['holds'])}",
         f"the record of {audit['rows']} rows {record}",
@@ -129,6 +130,7 @@ async def _rehearsed(state: State, copy: Path) -> dict[str, Any]:
     import asyncio
     import tempfile
 
+    from hookgate.builtin_plugins.audit.settings import AuditSettings
     from hookgate.builtin_plugins.storage.backup import Kept, put_back
     from hookgate.cli.client.local import LocalClient
     from hookgate.cli.trace import isolated
@@ -144,7 +146,10 @@ async def _rehearsed(state: State, copy: Path) -> dict[str, Any]:
         plugin = {
             "storage": {"fallback": "refuse"},
             "embedding": {"embedder": "none"},
-            "audit": {"former_keys": [str(one) for one in places if one.parent == former]},
+            "audit": {
+                "key_secret": state.section("audit", AuditSettings).key_secret,
+                "former_keys": [str(one) for one in places if one.parent == former],
+            },
         }
         settings = settings.model_copy(update={"plugin": plugin})
         async with state.gateway(settings) as gateway:
