@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,12 +20,12 @@ from hookgate.core.domain.descriptors import (
 from hookgate.core.domain.errors import HookgateError
 from hookgate.core.domain.ports import FACES
 from hookgate.core.domain.tools import Tool
+from hookgate.core.hooks.caller import HookAnswer
 from hookgate.core.registry.admission import SANDBOX_RUNNER, is_own, own_sources
 from hookgate.core.registry.snapshots import CapabilityIndex, Registry, Snapshot
 
 if TYPE_CHECKING:
     from hookgate.core.gateway.operations import Operation
-    from hookgate.core.hooks.caller import HookAnswer
     from hookgate.core.host import Host
 
 T = TypeVar("T")
@@ -54,17 +54,16 @@ class Catalogue:
         Raises:
             HookError: A required ``list_`` hook failed.
         """
-        host, hooks = self._host, self._host.hooks
+        host = self._host
         await self.fill_providers()
         if not self._filled_once:
             await self._wire()
             self._filled_once = True
-        self._take(host.tools, await hooks.each_by_plugin(hookspecs.list_tools, host))
+        await self._take(host.tools, hookspecs.list_tools)
         if (faces := host.get(FACES)) is not None:
             await faces.look(again=True)
-        rows = await hooks.each_by_plugin(hookspecs.list_capabilities, host)
-        self._take(host.capabilities, rows)
-        self._take(host.cards, await hooks.each_by_plugin(hookspecs.list_cards, host))
+        await self._take(host.capabilities, hookspecs.list_capabilities)
+        await self._take(host.cards, hookspecs.list_cards)
         return {
             "tools": len(host.tools),
             "capabilities": len(host.capabilities),
@@ -92,7 +91,7 @@ class Catalogue:
 
     async def _wire(self) -> None:
         host, hooks = self._host, self._host.hooks
-        self._take(host.channels, await hooks.each_by_plugin(hookspecs.list_channels, host))
+        await self._take(host.channels, hookspecs.list_channels)
         for brought in self._in_order(await hooks.each_by_plugin(hookspecs.list_operations, host)):
             self.add_operations(brought.plugin, brought.value or ())
 
@@ -139,7 +138,15 @@ class Catalogue:
 
     # -- one source at a time ------------------------------------------------
 
-    def _take(self, registry: Registry[T], answers: Sequence[HookAnswer[Sequence[T]]]) -> None:
+    async def _take(
+        self, registry: Registry[T], spec: Callable[[Host], Sequence[T] | None]
+    ) -> None:
+        hooks = self._host.hooks
+        answers = await hooks.each_by_plugin(spec, self._host)
+        # Who returns None brings nothing now, whatever it brought before.
+        silent = {one.plugin for one in hooks.implementations(spec)}
+        silent.difference_update(answer.plugin for answer in answers)
+        answers += [HookAnswer(plugin) for plugin in silent]
         # What others have written comes behind all plugins, whoever carries it.
         order = sorted(self._in_order(answers), key=lambda answer: answer.plugin == SANDBOX_RUNNER)
         for answer in order:

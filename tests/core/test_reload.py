@@ -245,6 +245,29 @@ async def test_rules_come_into_force_before_the_tools_that_they_judge_are_asked_
         assert {"one_second", "two_second"} <= set(gate.host.tools.view())
 
 
+class Fewer:
+    def __init__(self) -> None:
+        self.bring: Callable[[], Any] = lambda: [echo_tool("former")]
+
+    @hookimpl
+    def list_tools(self) -> Any:
+        return self.bring()
+
+
+@pytest.mark.parametrize(
+    ("bring", "kept"), [(list, False), (lambda: None, False), (lambda: 1 / 0, True)]
+)
+async def test_what_a_plugin_brings_no_more_is_gone_unless_it_could_not_say(
+    bring: Callable[[], Any], kept: bool
+) -> None:
+    fewer = Fewer()
+    async with gateway(Scripted(Script(say("ok"))), fewer) as gate:
+        assert "former" in gate.host.tools.view()
+        fewer.bring = bring
+        await gate.reload()
+        assert ("former" in gate.host.tools.view()) is kept
+
+
 @pytest.mark.parametrize("failing", [0, 1])
 async def test_where_one_plugin_fails_nothing_of_any_other_is_in_force(failing: int) -> None:
     both = [Judging("one"), Judging("two")]
