@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -32,8 +33,13 @@ def write_whole(
 
     Raises:
         FileExistsError: There is one, and it is not to be replaced.
-        OSError: It could not be written; what was there before is still there.
+        OSError: It could not be written, or is a device, a pipe or a socket; what was there before
+            is still there.
     """
+    if not path.name or (path.exists() and not (path.is_file() or path.is_dir())):
+        # In place of `/dev/null`, a file would be in the way of the whole system.
+        said = "found no regular file, expected one, or a free name: nothing is put in its place"
+        raise OSError(errno.EINVAL, said, str(path))
     # One by one: `parents=True` makes those in between as the umask has it.
     for above in reversed(path.parents):
         if not above.exists():

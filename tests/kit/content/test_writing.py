@@ -30,6 +30,23 @@ def test_a_link_is_replaced_and_its_target_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_bytes() == b"new"
 
 
+@pytest.mark.parametrize("linked", [False, True], ids=["itself", "behind a link"])
+def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path, linked: bool) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    with pytest.raises(OSError, match="found no regular file") as raised:
+        write_whole(link if linked else pipe, b"new", durable=False)
+    assert raised.value.filename == str(link if linked else pipe)
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+
+
+def test_a_path_without_a_name_is_refused_as_other_files_are() -> None:
+    with pytest.raises(OSError, match="found no regular file"):
+        write_whole(Path("/"), b"new", durable=False)
+
+
 def test_what_was_there_stays_and_nothing_else_where_writing_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
