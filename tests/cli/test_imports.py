@@ -54,6 +54,19 @@ def test_facts_and_notes_are_taken_in_and_what_was_said_is_left_out(home: Comman
     assert [row["taint"] for row in rows] == [["import:theirs.jsonl"]] * 2
 
 
+def test_what_an_export_has_written_comes_in_whatever_stands_in_its_texts(
+    home: CommandLine,
+) -> None:
+    file = written("theirs.jsonl", [note(1, text="one\u2028two\u2029three\x85four\x0cfive")])
+    home("memory", "import", file, "--trusted")
+    assert home("memory", "export", "--out", "mine.jsonl").code == 0
+    content = Path("mine.jsonl").read_bytes()
+    assert "\u2028" in content.decode()
+    # As editors of some systems save it.
+    Path("mine.jsonl").write_bytes(b"\xef\xbb\xbf" + content)
+    assert home("memory", "import", "mine.jsonl").out == "0 rows added, 1 known already\n"
+
+
 def test_all_rows_are_looked_at_before_any_is_taken_in(home: CommandLine) -> None:
     rows = [note(number) for number in range(620)]
     refused = home("memory", "import", written("x.jsonl", [*rows, {"format": "x"}]))

@@ -260,7 +260,8 @@ def read_export(path: Path, command: str) -> list[dict[str, Any]]:
         StartError: It cannot be read, or a line is none.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Not `splitlines`: to JSON, a text may hold U+2028 and U+0085 as they are.
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise StartError(f"{path} cannot be read as UTF-8 text: {error}") from error
     rows: list[dict[str, Any]] = []
