@@ -103,6 +103,7 @@ def test_the_command_says_what_it_wrote_and_what_comes_next(
     [
         ("Acme", "expected 2 to 41 small letters"),
         ("acme-rules", "expected 2 to 41 small letters"),
+        ("acme_", "end with no underscore"),
         ("../acme", "expected 2 to 41 small letters"),
         ("class", "expected 2 to 41 small letters"),
         ("policy", 'replace = { policy = "acme_policy" }'),

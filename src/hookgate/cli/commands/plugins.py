@@ -25,7 +25,7 @@ from hookgate.kit.content.scaffold import filled, scaffold
 if TYPE_CHECKING:
     from rich.console import Console
 
-NAME = re.compile(r"[a-z][a-z0-9_]{1,40}")
+NAME = re.compile(r"[a-z][a-z0-9_]{0,39}[a-z0-9]")
 
 
 class PluginKind(StrEnum):
@@ -144,7 +144,7 @@ def _check_name(name: str) -> None:
     if NAME.fullmatch(name) is None or keyword.iskeyword(name):
         raise StartError(
             f"found the name {name!r}, expected 2 to 41 small letters, digits and underscores "
-            "that begin with a letter, such as acme_rules"
+            "that begin with a letter and end with no underscore, such as acme_rules"
         )
     if name in BUILTIN:
         raise StartError(
