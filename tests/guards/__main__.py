@@ -58,6 +58,7 @@ def _child(copy: Path, tests: Sequence[str], log: Path) -> None:
     # Bytecode that is written while a guard is gone would outlive it.
     sys.dont_write_bytecode = True
     os.environ |= {"PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    os.environ["HOOKGATE_TEST_PATIENCE"] = "20"
     sys.path[:0] = [str(copy / "src"), str(copy)]
     for name in [name for name in sys.modules if name.split(".")[0] in ("tests", "hookgate")]:
         del sys.modules[name]

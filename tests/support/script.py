@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
@@ -52,6 +53,8 @@ SPINS = 1000
 """Turns of the loop that `until` waits without a pause."""
 PAUSE = 0.001
 """Seconds."""
+PATIENCE = float(os.environ.get("HOOKGATE_TEST_PATIENCE", "120"))
+"""Seconds for which `until` waits: fewer where a guard is gone, without which some wait in vain."""
 
 
 def call(*uses: tuple[str, str, Mapping[str, Any] | str]) -> list[ModelEvent]:
@@ -200,7 +203,7 @@ async def settled(gate: Gateway) -> None:
     await gate.turns.after.drain()
 
 
-async def until(condition: Callable[[], bool], *, seconds: float = 120.0) -> None:
+async def until(condition: Callable[[], bool], *, seconds: float = PATIENCE) -> None:
     """Wait for `condition`, giving other tasks their turn; fail after `seconds`.
 
     What other tasks do comes about within some turns of the loop. What comes from a socket or
