@@ -367,7 +367,8 @@ def name_problems(
             found.append(problem(key, "a section for a replacement", expected, f"plugin.{here}"))
         elif name not in by_name and name not in options.replace:
             near = nearest(name, by_name, "plugin.")
-            found.append(problem(key, "a plugin that is not there", _one_of(by_name), near))
+            expected = f"{_one_of(by_name)}: install what brings it, or take the section out"
+            found.append(problem(key, "a plugin that is not there", expected, near))
     return found
 
 
@@ -399,4 +400,4 @@ def _strangers(
 
 def _one_of(names: Iterable[str]) -> str:
     listed = ", ".join(sorted(names))
-    return f"one of {listed}" if listed else "nothing: there is no plugin to name here"
+    return f"one of {listed}" if listed else "a plugin that is installed: there is none"

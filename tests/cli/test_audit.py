@@ -36,6 +36,8 @@ def test_the_record_is_verified_and_an_export_says_more(hookgate: CommandLine) -
     *rows, heads = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     assert [row["kind"] for row in rows] == ["tool_decided", "tool_finished"] * 2
     assert len(heads["heads"]) == 2
+    printed = hookgate("audit", "export", "--out", "-").out
+    assert printed.splitlines()[: len(rows)] == out.read_text(encoding="utf-8").splitlines()[:-1]
     assert hookgate("audit", "verify", "--head", str(out)).code == 0
 
     with sqlite3.connect(store) as connection:

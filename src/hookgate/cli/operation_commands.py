@@ -38,7 +38,8 @@ VERDICTS = ("ok", "intact")
 """Members of a result that say whether all is well; where one does not, a command ends with 1."""
 
 OutOption = Annotated[
-    Path | None, typer.Option("--out", help="The file; without it, it goes to standard output.")
+    Path | None,
+    typer.Option("--out", help="The file; without it, or for `-`, it goes to standard output."),
 ]
 
 ImportArgument = Annotated[
@@ -323,7 +324,7 @@ def _export(state: State, pages: Iterable[Any], view: View, out: Path | None) ->
 
     written = items() if view.shown is None else view.shown(items())
     lines = (canonical(one) + b"\n" for one in written)
-    if out is None:
+    if out is None or out == Path("-"):
         for line in lines:
             typer.echo(line, nl=False)
         return
