@@ -177,7 +177,8 @@ class Covers:
         return replace(result, content=(Image(data=COVERED, media_type="image/png"),))
 
 
-COVERED = "Y292ZXJlZA=="
+COVERED = "iVBORw0KGgpjb3ZlcmVk"
+"""The beginning of a PNG file."""
 
 
 async def test_a_screen_that_a_plugin_changes_is_one_still(tmp_path: Path) -> None:
