@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -95,10 +94,11 @@ def _unread(paths: Sequence[Path]) -> Iterator[Problem]:
 def _is_unread(path: Path) -> bool:
     if not path.is_dir():
         return path.suffix not in SUFFIXES and path.suffix.lower() in SUFFIXES
-    texts = (
-        one.read_bytes() for one in path.glob("*.y*ml") if one.is_file() and os.access(one, os.R_OK)
-    )
-    return any(re.search(rb"^rules:", text, re.MULTILINE) for text in texts)
+    return any(read_files(path.glob("*.y*ml"), _has_rules).found)
+
+
+def _has_rules(text: str, file: str) -> DocumentReading[bool]:
+    return DocumentReading(found=(re.search(r"^rules:", text, re.MULTILINE) is not None,))
 
 
 def named_once(reading: DocumentReading[Rule]) -> DocumentReading[Rule]:
