@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hookgate import (
+    RETRYABLE_KINDS,
     Address,
     AnsweringChannel,
     ChannelError,
@@ -207,9 +208,6 @@ INTERRUPTED = (
 TELLING = frozenset(("refused", "budget_exceeded", "rate_limited", "stopping", "message_too_long"))
 """Codes of errors whose words are meant for whoever has asked."""
 
-PASSING = frozenset(("unreachable", "timeout", "rate_limited", "overloaded", "cut", "server"))
-"""Kinds of failures of a provider behind which the same message may be answered a little later."""
-
 
 def said_of(turn: Turn) -> str:
     """Return what is said at the end of a turn: its answer, and why it is not whole."""
@@ -218,7 +216,7 @@ def said_of(turn: Turn) -> str:
     code = turn.error.code
     told = str(turn.error) if turn.ending == "refused" or code in TELLING else f"code {code}"
     why = f"This message could not be answered: {told}"
-    if turn.error.data.get("kind") in PASSING:
+    if turn.error.data.get("kind") in RETRYABLE_KINDS:
         why += ". Please send it again in a moment."
     if turn.ending == "cancelled":
         why = "The answer was broken off. Please send your message again if you still want one."

@@ -268,6 +268,11 @@ ProviderErrorKind = Literal[
     "server",
 ]
 
+RETRYABLE_KINDS: frozenset[ProviderErrorKind] = frozenset(
+    ("unreachable", "timeout", "rate_limited", "overloaded", "cut", "server")
+)
+"""Kinds of failures behind which the same request may succeed a little later."""
+
 _PROVIDER_ACTIONS: dict[ProviderErrorKind, str] = {
     "unreachable": "see that the provider runs and its `base_url` is right, then send it again",
     "timeout": "send it again; a slow provider needs longer `first_byte_seconds`, `idle_seconds`",
@@ -319,14 +324,7 @@ class ProviderError(HookgateError):
     @property
     def retryable(self) -> bool:
         """Whether the same request may succeed a little later."""
-        return self.kind in (
-            "unreachable",
-            "timeout",
-            "rate_limited",
-            "overloaded",
-            "cut",
-            "server",
-        )
+        return self.kind in RETRYABLE_KINDS
 
 
 class StoreError(HookgateError):

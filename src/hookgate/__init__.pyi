@@ -52,6 +52,7 @@ from hookgate.core.domain.errors import (
     PluginError as PluginError,
     ProviderError as ProviderError,
     ProviderErrorKind as ProviderErrorKind,
+    RETRYABLE_KINDS as RETRYABLE_KINDS,
     StaleFenceError as StaleFenceError,
     StartError as StartError,
     StoreError as StoreError,
