@@ -31,7 +31,7 @@ from hookgate import (
     set_switch,
 )
 from hookgate.clients import token_book
-from hookgate.kit.durations import seconds_of
+from hookgate.kit.durations import seconds_of, time_of
 from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:
@@ -72,9 +72,8 @@ def end_of(text: str, now: datetime) -> datetime:
     with suppress(ValueError, OverflowError):
         return now + timedelta(seconds=seconds_of(text))
     try:
-        end = datetime.fromisoformat(text)
-        return end.replace(tzinfo=end.tzinfo or UTC).astimezone(UTC)
-    except (ValueError, OverflowError):
+        return time_of(text)
+    except ValueError:
         raise ValueError(
             f"found {text[:40]!r}, expected a length of time such as `90d` or `12h`, or a time "
             "such as `2027-01-31` or `2027-01-31T12:00:00+00:00`"

@@ -7,7 +7,7 @@ else. What comes from no session is for those from whom nothing is hidden.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,6 +41,7 @@ from hookgate.builtin_plugins.memory.recall.lines import (
     orders_of,
     pack,
 )
+from hookgate.kit.durations import time_of
 from hookgate.kit.modules import on_demand
 
 if TYPE_CHECKING:
@@ -525,9 +526,8 @@ def _time(text: str) -> datetime | None:
     if not text:
         return None
     try:
-        at = datetime.fromisoformat(text)
-        return at.replace(tzinfo=at.tzinfo or UTC).astimezone(UTC)
-    except (ValueError, OverflowError):
+        return time_of(text)
+    except ValueError:
         raise TurnError.invalid(
             f"found the time {text!r}, expected one such as 2024-05-15 or 2024-05-15T12:00"
         ) from None

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator
 
 from hookgate.core.domain.errors import wait_of
 
-__all__ = ["FORMS", "Days", "Seconds", "moment", "retry_after", "seconds_of", "told"]
+__all__ = ["FORMS", "Days", "Seconds", "moment", "retry_after", "seconds_of", "time_of", "told"]
 
 FORMS = "90s, 10m, 2h or 7d"
 """How messages say what is expected."""
@@ -38,10 +38,21 @@ def seconds_of(text: str) -> float:
     raise ValueError(f"found {text[:40]!r}, expected {FORMS}")
 
 
+def time_of(text: str) -> datetime:
+    """Return a time of ISO 8601 in UTC; without a zone it is in UTC, as all times that are shown.
+
+    Raises:
+        ValueError: It is none, or none that UTC can hold.
+    """
+    at = datetime.fromisoformat(text)
+    try:
+        return at.replace(tzinfo=at.tzinfo or UTC).astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(f"found {text!r}, which UTC cannot hold") from error
+
+
 def moment(text: str, now: datetime) -> datetime:
     """Return a time that is written as ``2024-02-29T12:00``, or as ``7d`` for so long ago.
-
-    Without a zone it is in UTC, as all times that are shown.
 
     Raises:
         ValueError: It is written otherwise.
@@ -49,9 +60,8 @@ def moment(text: str, now: datetime) -> datetime:
     with suppress(ValueError, OverflowError, OSError):
         return datetime.fromtimestamp(now.timestamp() - seconds_of(text), UTC)
     try:
-        at = datetime.fromisoformat(text)
-        return at.replace(tzinfo=at.tzinfo or UTC).astimezone(UTC)
-    except (ValueError, OverflowError):
+        return time_of(text)
+    except ValueError:
         raise ValueError(
             f"found {text!r}, expected a time such as 2024-02-29T12:00, or {FORMS}"
         ) from None
