@@ -38,31 +38,39 @@ def picture_size(image: Image) -> tuple[int, int] | None:
         head = b64decode(image.data[: HEAD_CHARS // 4 * 4])
     except ValueError:
         return None
-    if head[:8] == b"\x89PNG\r\n\x1a\n":
-        size = _pair(head, 16, 4, "big")
-    elif head[:6] in (b"GIF87a", b"GIF89a"):
-        size = _pair(head, 6, 2, "little")
-    elif head[:2] == b"\xff\xd8":
-        size = _jpeg(head)
-    elif head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        size = _webp(head)
-    else:
-        size = None
+    match _type_of(head):
+        case "image/png":
+            size = _pair(head, 16, 4, "big")
+        case "image/gif":
+            size = _pair(head, 6, 2, "little")
+        case "image/jpeg":
+            size = _jpeg(head)
+        case "image/webp":
+            size = _webp(head)
+        case _:
+            size = None
     return size if size and all(size) else None
 
 
 def picture_type(image: Image) -> str:
     """Return the media type that the data of a picture begins as; "" where it is none known."""
     try:
-        head = b64decode(image.data[:16])
+        return _type_of(b64decode(image.data[:16]))
     except ValueError:
         return ""
+
+
+def _type_of(head: bytes) -> str:
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for kind, mark in _MARKS.items() if head.startswith(mark)), "")
 
 
-_MARKS = {"image/png": b"\x89PNG\r\n\x1a\n", "image/gif": b"GIF8", "image/jpeg": b"\xff\xd8"}
+_MARKS: dict[str, bytes | tuple[bytes, ...]] = {
+    "image/png": b"\x89PNG\r\n\x1a\n",
+    "image/gif": (b"GIF87a", b"GIF89a"),
+    "image/jpeg": b"\xff\xd8",
+}
 
 
 def _pair(head: bytes, at: int, length: int, order: str) -> tuple[int, int] | None:
