@@ -265,6 +265,8 @@ async def test_a_tool_in_quarantine_is_approved_by_its_digest(tmp_path: Path) ->
     _, shout = plugins()[0].tools  # type: ignore[attr-defined]
     changed = Tools(echo_tool(idempotent=True), shout)
     async with running(home=tmp_path, plugins=plugins(), builtin=builtin) as gate:
+        # What a tool was is kept behind the start, and before a turn at the latest.
+        await gate.gate.chat("hello")
         assert (await gate.ask("show", id=ECHO)).record.status == "ready"
     house = [changed, *plugins()[1:]]
     async with running(home=tmp_path, plugins=house, builtin=builtin) as gate:
